@@ -1,0 +1,119 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+from __future__ import annotations
+
+"""The few read-only questions that this collection asks a Docker Engine, over its unix socket.
+
+community.docker manages containers; probes and status modules only look, must run with nothing but the standard
+library, and need several answers in one call.
+"""
+
+import http.client
+import json
+import socket
+from typing import Any, Dict, List, Optional
+from urllib.parse import quote, urlencode
+
+SOCKET = "/var/run/docker.sock"
+
+
+class DockerError(Exception):
+    """The engine could not be asked, or refused; the text says why."""
+
+    def __init__(self, message: str, status: Optional[int] = None) -> None:
+        super().__init__(message)
+        self.status = status  # HTTP status of a refusal, None when there was no answer
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+class DockerApi:
+    """GET requests to a Docker Engine. Every method raises DockerError and nothing else."""
+
+    def __init__(self, path: str = SOCKET, timeout_s: float = 10.0) -> None:
+        self.path = path
+        self.timeout_s = timeout_s  # per read or connect, seconds
+
+    def version(self) -> Dict[str, Any]:
+        return self._json("/version")
+
+    def info(self) -> Dict[str, Any]:
+        return self._json("/info")
+
+    def containers(self, stopped: bool = True, labels: Optional[List[str]] = None) -> List[Dict[str, Any]]:
+        """The list entries of containers, all of them or those that carry every label (`key` or `key=value`)."""
+        query = {"all": "1" if stopped else "0"}
+        if labels:
+            query["filters"] = json.dumps({"label": labels})
+        return self._json("/containers/json", query)
+
+    def inspect(self, name: str) -> Dict[str, Any]:
+        return self._json("/containers/{0}/json".format(quote(name, safe="")))
+
+    def logs(self, name: str, tail: int = 100, since: int = 0) -> List[str]:
+        """The last `tail` lines of both streams, not older than `since` (seconds since 1970; 0: any age)."""
+        query = {"stdout": "1", "stderr": "1", "tail": str(tail), "since": str(since)}
+        return log_lines(self._get("/containers/{0}/logs".format(quote(name, safe="")), query))
+
+    def _json(self, path: str, query: Optional[Dict[str, str]] = None) -> Any:
+        try:
+            return json.loads(self._get(path, query).decode("utf-8", "replace"))
+        except ValueError as error:
+            raise DockerError("{0}: {1} is not JSON: {2}".format(self.path, path, error)) from error
+
+    def _get(self, path: str, query: Optional[Dict[str, str]] = None) -> bytes:
+        connection = _UnixConnection(self.path, self.timeout_s)
+        try:
+            connection.request("GET", path + ("?" + urlencode(query) if query else ""))
+            response = connection.getresponse()
+            body = response.read()
+        except socket.timeout as error:
+            raise DockerError("{0}: no answer within {1:g} s".format(self.path, self.timeout_s)) from error
+        except OSError as error:
+            raise DockerError("{0}: {1}".format(self.path, error.strerror or error)) from error
+        except http.client.HTTPException as error:
+            raise DockerError("{0}: not HTTP: {1!r}".format(self.path, error)) from error
+        finally:
+            connection.close()
+        if response.status != 200:
+            raise DockerError(
+                "{0}: {1} {2}: {3}".format(self.path, path, response.status, _message(body)), response.status
+            )
+        return body
+
+
+def _message(body: bytes) -> str:
+    text = body.decode("utf-8", "replace").strip()
+    try:
+        answer = json.loads(text)
+    except ValueError:
+        return text[:200]
+    return str(answer.get("message", text))[:200] if isinstance(answer, dict) else text[:200]
+
+
+def log_lines(stream: bytes) -> List[str]:
+    """Lines of a log answer.
+
+    Without a terminal the engine frames each piece of output: one byte 0, 1 or 2 for the stream, three zero bytes,
+    four bytes of length. With a terminal there is plain text. Anything that is not framed is taken as plain text.
+    """
+    parts = []
+    at = 0
+    while at < len(stream):
+        head = stream[at : at + 8]
+        if len(head) < 8 or head[0] > 2 or head[1:4] != b"\0\0\0":
+            parts.append(stream[at:])
+            break
+        length = int.from_bytes(head[4:8], "big")
+        parts.append(stream[at + 8 : at + 8 + length])
+        at += 8 + length
+    return b"".join(parts).decode("utf-8", "replace").splitlines()
