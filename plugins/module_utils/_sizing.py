@@ -131,7 +131,7 @@ class SizingInput:
         unknown = sorted(set(overrides) - known)
         if unknown:
             raise TypeError("unknown sizing input: " + ", ".join(unknown))
-        values.update({key: None if value == "auto" else value for key, value in overrides.items()})
+        values.update({key: _value(value) for key, value in overrides.items()})
         return cls(**values)
 
     # -- derived layout ---------------------------------------------------------------------------------------------
@@ -185,6 +185,21 @@ class SizingInput:
     def hot_rows(self) -> int:
         """Rows of the top-k hot buffer (SKO ``allocate_kv_offload_topk_buffer_pair``)."""
         return min(self.max_num_batched_tokens, self.max_num_seqs * (1 + self.num_speculative_tokens))
+
+
+def _value(value: Any) -> Any:
+    """A setting as YAML or Jinja gave it: ``"auto"``, numbers as text, lists."""
+    if value == "auto":
+        return None
+    if isinstance(value, list):
+        return tuple(value)
+    if isinstance(value, str):
+        for number in (int, float):
+            try:
+                return number(value)
+            except ValueError:
+                continue
+    return value
 
 
 def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:

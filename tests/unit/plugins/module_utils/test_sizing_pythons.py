@@ -1,0 +1,46 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""Sizing runs on targets: the same numbers under every Python found from 3.8 to 3.13."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import _sizing
+
+MODEL = Path(__file__).parents[2] / "data" / "models" / "GLM-5.2-W8A8.json"
+SETTINGS = {"sparse_kv_offload": True, "max_model_len": 131072, "max_num_seqs": 4, "num_speculative_tokens": 3}
+SCRIPT = """
+import importlib.util, json, sys
+spec = importlib.util.spec_from_file_location("_sizing", sys.argv[1])
+sizing = sys.modules["_sizing"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(sizing)
+config = json.load(open(sys.argv[2]))
+print(json.dumps(sizing.size(sizing.SizingInput.from_model(config, **json.loads(sys.argv[3]))).as_dict()))
+"""
+
+
+def pythons(minor: int) -> list[Path]:
+    """Interpreters of that version: on PATH (a pyenv shim may only pretend) and in pyenv's folder."""
+    on_path = shutil.which(f"python3.{minor}")
+    pyenv = sorted(Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python"))
+    return pyenv + ([Path(on_path)] if on_path else [])
+
+
+@pytest.mark.parametrize("minor", range(8, 14))
+def test_same_numbers(minor: int) -> None:
+    expected = _sizing.size(_sizing.SizingInput.from_model(json.loads(MODEL.read_text()), **SETTINGS))
+    arguments = [_sizing.__file__, str(MODEL), json.dumps(SETTINGS)]
+    for python in pythons(minor):
+        done = subprocess.run([str(python), "-c", SCRIPT, *arguments], capture_output=True, text=True, check=False)
+        if done.returncode == 127:  # a shim without the version behind it
+            continue
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout) == json.loads(json.dumps(asdict(expected)))
+        return
+    pytest.skip(f"no Python 3.{minor} here")
