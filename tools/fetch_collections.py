@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # Copyright (c) 2026 vllm_ascend.pd_serving contributors
 # SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
 """Unpack the collections we depend on from the `ansible` wheel, so that no Galaxy server is needed.
