@@ -1,17 +1,17 @@
 # Copyright (c) 2026 vllm_ascend.pd_serving contributors
 # SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
-from __future__ import annotations
-
 """The few read-only questions that this collection asks a Docker Engine, over its unix socket.
 
 community.docker manages containers; probes and status modules only look, must run with nothing but the standard
 library, and need several answers in one call.
 """
 
+from __future__ import annotations
+
 import http.client
 import json
 import socket
-from typing import Any, Dict, List, Optional
+from typing import Any
 from urllib.parse import quote, urlencode
 
 SOCKET = "/var/run/docker.sock"
@@ -20,7 +20,7 @@ SOCKET = "/var/run/docker.sock"
 class DockerError(Exception):
     """The engine could not be asked, or refused; the text says why."""
 
-    def __init__(self, message: str, status: Optional[int] = None) -> None:
+    def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
         self.status = status  # HTTP status of a refusal, None when there was no answer
 
@@ -43,51 +43,58 @@ class DockerApi:
         self.path = path
         self.timeout_s = timeout_s  # per read or connect, seconds
 
-    def version(self) -> Dict[str, Any]:
-        return self._json("/version")
+    def version(self) -> dict[str, Any]:
+        return self._mapping("/version")
 
-    def info(self) -> Dict[str, Any]:
-        return self._json("/info")
+    def info(self) -> dict[str, Any]:
+        return self._mapping("/info")
 
-    def containers(self, stopped: bool = True, labels: Optional[List[str]] = None) -> List[Dict[str, Any]]:
+    def containers(self, stopped: bool = True, labels: list[str] | None = None) -> list[dict[str, Any]]:
         """The list entries of containers, all of them or those that carry every label (`key` or `key=value`)."""
         query = {"all": "1" if stopped else "0"}
         if labels:
             query["filters"] = json.dumps({"label": labels})
-        return self._json("/containers/json", query)
+        entries = self._json("/containers/json", query)
+        if not isinstance(entries, list):
+            raise DockerError(f"{self.path}: /containers/json is not a list")
+        return entries
 
-    def inspect(self, name: str) -> Dict[str, Any]:
-        return self._json("/containers/{0}/json".format(quote(name, safe="")))
+    def inspect(self, name: str) -> dict[str, Any]:
+        return self._mapping("/containers/{}/json".format(quote(name, safe="")))
 
-    def logs(self, name: str, tail: int = 100, since: int = 0) -> List[str]:
+    def logs(self, name: str, tail: int = 100, since: int = 0) -> list[str]:
         """The last `tail` lines of both streams, not older than `since` (seconds since 1970; 0: any age)."""
         query = {"stdout": "1", "stderr": "1", "tail": str(tail), "since": str(since)}
-        return log_lines(self._get("/containers/{0}/logs".format(quote(name, safe="")), query))
+        return log_lines(self._get("/containers/{}/logs".format(quote(name, safe="")), query))
 
-    def _json(self, path: str, query: Optional[Dict[str, str]] = None) -> Any:
+    def _mapping(self, path: str) -> dict[str, Any]:
+        answer = self._json(path)
+        if not isinstance(answer, dict):
+            raise DockerError(f"{self.path}: {path} is not a mapping")
+        return answer
+
+    def _json(self, path: str, query: dict[str, str] | None = None) -> Any:
         try:
             return json.loads(self._get(path, query).decode("utf-8", "replace"))
         except ValueError as error:
-            raise DockerError("{0}: {1} is not JSON: {2}".format(self.path, path, error)) from error
+            raise DockerError(f"{self.path}: {path} is not JSON: {error}") from error
 
-    def _get(self, path: str, query: Optional[Dict[str, str]] = None) -> bytes:
+    def _get(self, path: str, query: dict[str, str] | None = None) -> bytes:
         connection = _UnixConnection(self.path, self.timeout_s)
         try:
             connection.request("GET", path + ("?" + urlencode(query) if query else ""))
             response = connection.getresponse()
             body = response.read()
         except socket.timeout as error:
-            raise DockerError("{0}: no answer within {1:g} s".format(self.path, self.timeout_s)) from error
+            raise DockerError(f"{self.path}: no answer within {self.timeout_s:g} s") from error
         except OSError as error:
-            raise DockerError("{0}: {1}".format(self.path, error.strerror or error)) from error
+            raise DockerError(f"{self.path}: {error.strerror or error}") from error
         except http.client.HTTPException as error:
-            raise DockerError("{0}: not HTTP: {1!r}".format(self.path, error)) from error
+            raise DockerError(f"{self.path}: not HTTP: {error!r}") from error
         finally:
             connection.close()
         if response.status != 200:
-            raise DockerError(
-                "{0}: {1} {2}: {3}".format(self.path, path, response.status, _message(body)), response.status
-            )
+            raise DockerError(f"{self.path}: {path} {response.status}: {_message(body)}", response.status)
         return body
 
 
@@ -100,7 +107,7 @@ def _message(body: bytes) -> str:
     return str(answer.get("message", text))[:200] if isinstance(answer, dict) else text[:200]
 
 
-def log_lines(stream: bytes) -> List[str]:
+def log_lines(stream: bytes) -> list[str]:
     """Lines of a log answer.
 
     Without a terminal the engine frames each piece of output: one byte 0, 1 or 2 for the stream, three zero bytes,

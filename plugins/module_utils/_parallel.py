@@ -1,13 +1,15 @@
 # Copyright (c) 2026 vllm_ascend.pd_serving contributors
 # SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
-from __future__ import annotations
-
 """A time limit shared by all work of one probe, and tasks that run side by side under it."""
+
+from __future__ import annotations
 
 import queue
 import threading
 import time
-from typing import Any, Callable, Dict, Hashable, Mapping, NamedTuple, Optional
+from typing import Any, Callable, Hashable, Mapping, NamedTuple, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 class Deadline:
@@ -30,23 +32,21 @@ class Outcome(NamedTuple):
     """What became of one task: a value, or the reason why there is none."""
 
     value: Any
-    reason: Optional[str]
+    reason: str | None
     seconds: float
 
 
-def run_all(
-    tasks: Mapping[Hashable, Callable[[], Any]], deadline: Deadline, workers: int = 16
-) -> Dict[Hashable, Outcome]:
+def run_all(tasks: Mapping[Key, Callable[[], Any]], deadline: Deadline, workers: int = 16) -> dict[Key, Outcome]:
     """Run the tasks in at most `workers` threads until all are done or the deadline has passed.
 
     Threads are daemons: a task stuck in the kernel (a dead NFS server, a driver that does not answer)
     must not keep the module from ending, which the threads of concurrent.futures would do.
     A task that raises gives its exception as the reason: one broken reading never takes the others with it.
     """
-    waiting: "queue.SimpleQueue[Hashable]" = queue.SimpleQueue()
+    waiting: queue.SimpleQueue[Key] = queue.SimpleQueue()
     for key in tasks:
         waiting.put(key)
-    finished: "queue.SimpleQueue[tuple]" = queue.SimpleQueue()
+    finished: queue.SimpleQueue[tuple[Key, Outcome]] = queue.SimpleQueue()
 
     def work() -> None:
         while deadline.remaining() > 0:
@@ -58,12 +58,12 @@ def run_all(
             try:
                 value, reason = tasks[key](), None
             except Exception as error:  # any error of one reading is data about that reading
-                value, reason = None, "{0}: {1}".format(type(error).__name__, error)
+                value, reason = None, f"{type(error).__name__}: {error}"
             finished.put((key, Outcome(value, reason, time.monotonic() - start)))
 
     for _thread in range(min(workers, len(tasks))):
         threading.Thread(target=work, daemon=True).start()
-    outcomes: Dict[Hashable, Outcome] = {}
+    outcomes: dict[Key, Outcome] = {}
     while len(outcomes) < len(tasks):
         try:
             key, outcome = finished.get(timeout=max(0.001, deadline.remaining()))
@@ -73,6 +73,6 @@ def run_all(
     for key in tasks:
         if key not in outcomes:
             outcomes[key] = Outcome(
-                None, "no answer within the time limit of {0:g} s".format(deadline.seconds), deadline.seconds
+                None, f"no answer within the time limit of {deadline.seconds:g} s", deadline.seconds
             )
     return outcomes

@@ -1,8 +1,8 @@
 # Copyright (c) 2026 vllm_ascend.pd_serving contributors
 # SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
-from __future__ import annotations
-
 """One bounded way to run a command: the output, or the reason why there is none."""
+
+from __future__ import annotations
 
 import os
 import shutil
@@ -10,7 +10,8 @@ import signal
 import subprocess
 import threading
 import time
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from pathlib import PurePath
+from typing import Any, NamedTuple, Sequence
 
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._parallel import Deadline
 
@@ -21,10 +22,10 @@ TOOL_FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/sbin", "/usr
 class Ran(NamedTuple):
     """What a command did. `reason` is None when it ran and ended with 0."""
 
-    rc: Optional[int]
+    rc: int | None
     stdout: str
     stderr: str
-    reason: Optional[str]
+    reason: str | None
 
     @property
     def output(self) -> str:
@@ -40,7 +41,7 @@ class Call(NamedTuple):
     end: float
 
 
-def find_tool(name: str, folders: Sequence[str] = ()) -> Optional[str]:
+def find_tool(name: str, folders: Sequence[str] = ()) -> str | None:
     """The path of an executable: in `folders`, then in PATH, then where tools usually are."""
     places = [*folders, *os.environ.get("PATH", "").split(os.pathsep), *TOOL_FOLDERS]
     return shutil.which(name, path=os.pathsep.join(place for place in places if place))
@@ -51,7 +52,7 @@ class Runner:
 
     def __init__(self, deadline: Deadline) -> None:
         self.deadline = deadline
-        self._calls: List[Call] = []
+        self._calls: list[Call] = []
         self._lock = threading.Lock()
 
     def run(self, argv: Sequence[str], timeout_s: float = 20.0) -> Ran:
@@ -61,11 +62,11 @@ class Runner:
             return _run(list(argv), self.deadline.within(timeout_s))
         finally:
             with self._lock:
-                self._calls.append(Call(os.path.basename(argv[0]), start, time.monotonic()))
+                self._calls.append(Call(PurePath(argv[0]).name, start, time.monotonic()))
 
-    def timing(self) -> Dict[str, Dict[str, Any]]:
+    def timing(self) -> dict[str, dict[str, Any]]:
         """Per tool: number of calls, seconds summed over calls, seconds from the first start to the last end."""
-        report: Dict[str, Dict[str, Any]] = {}
+        report: dict[str, dict[str, Any]] = {}
         with self._lock:
             calls = list(self._calls)
         for tool in sorted({call.tool for call in calls}):
@@ -78,7 +79,7 @@ class Runner:
         return report
 
 
-def _run(argv: List[str], timeout_s: float) -> Ran:
+def _run(argv: list[str], timeout_s: float) -> Ran:
     if timeout_s <= 0:
         return Ran(None, "", "", "not run: the time limit of the probe had passed")
     try:
@@ -91,20 +92,20 @@ def _run(argv: List[str], timeout_s: float) -> Ran:
             start_new_session=True,  # so that a time-out ends the children of a wrapper script too
         )
     except OSError as error:
-        return Ran(None, "", "", "{0}: {1}".format(argv[0], error.strerror or error))
+        return Ran(None, "", "", f"{argv[0]}: {error.strerror or error}")
     try:
         out, err = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
         _end(process)
-        return Ran(None, "", "", "{0} gave no answer within {1:g} s".format(" ".join(argv), round(timeout_s, 1)))
+        return Ran(None, "", "", "{} gave no answer within {:g} s".format(" ".join(argv), round(timeout_s, 1)))
     stdout, stderr = out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
     reason = None
     if process.returncode != 0:
-        reason = "{0} ended with {1}: {2}".format(" ".join(argv), process.returncode, last_line(stderr or stdout))
+        reason = "{} ended with {}: {}".format(" ".join(argv), process.returncode, last_line(stderr or stdout))
     return Ran(process.returncode, stdout, stderr, reason)
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
+def _end(process: subprocess.Popen[bytes]) -> None:
     try:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate(timeout=1)

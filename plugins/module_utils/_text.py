@@ -1,16 +1,16 @@
 # Copyright (c) 2026 vllm_ascend.pd_serving contributors
 # SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
-from __future__ import annotations
-
 """Small readers and writers of text that several faces need."""
 
+from __future__ import annotations
+
 import re
-from typing import Dict, Iterable, List, Tuple
+from typing import Iterable
 
 
-def key_values(text: str, separator: str = "=") -> Dict[str, str]:
+def key_values(text: str, separator: str = "=") -> dict[str, str]:
     """`key=value` lines; comments, blank lines and quotes around values are dropped."""
-    found: Dict[str, str] = {}
+    found: dict[str, str] = {}
     for line in text.splitlines():
         key, mark, value = line.strip().partition(separator)
         if mark and key.strip() and not key.startswith("#"):
@@ -18,7 +18,7 @@ def key_values(text: str, separator: str = "=") -> Dict[str, str]:
     return found
 
 
-def parse_ranges(text: str) -> List[Tuple[int, int]]:
+def parse_ranges(text: str) -> list[tuple[int, int]]:
     """`8080,9148-9150` as [(8080, 8080), (9148, 9150)]; parts that are no range are passed over."""
     found = []
     for part in re.split(r"[,\s]+", text):
@@ -30,10 +30,10 @@ def parse_ranges(text: str) -> List[Tuple[int, int]]:
 
 def format_ranges(numbers: Iterable[int]) -> str:
     """[0, 1, 2, 5] as `0-2,5`."""
-    parts: List[List[int]] = []
+    parts: list[list[int]] = []
     for number in sorted(set(numbers)):
         if parts and number == parts[-1][1] + 1:
             parts[-1][1] = number
         else:
             parts.append([number, number])
-    return ",".join(str(low) if low == high else "{0}-{1}".format(low, high) for low, high in parts)
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)

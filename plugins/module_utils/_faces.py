@@ -1,0 +1,122 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""All faces of a host in one go, each under the same time limit; what the probe modules call."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any, Callable, Mapping, Sequence
+
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import (
+    _containers,
+    _hccn,
+    _host,
+    _model,
+    _nics,
+    _npu,
+)
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._docker_api import DockerApi
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._parallel import Deadline, run_all
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._run import Runner
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._tree import Tree
+
+SCHEMA = 1
+FACES = ("npu", "nic", "hccn", "host", "model")
+
+# Options of the probe modules. `timeout_s` and `docker_socket` stand in the documentation fragment too.
+COMMON_OPTIONS: dict[str, Any] = {"timeout_s": {"type": "float", "default": 60.0}}
+ENGINE_OPTIONS: dict[str, Any] = {"docker_socket": {"type": "path", "default": "/var/run/docker.sock"}}
+PING_OPTIONS: dict[str, Any] = {"ping": {"type": "bool", "default": False}}
+NIC_OPTIONS: dict[str, Any] = {
+    "peers": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {
+            "address": {"type": "str", "required": True},
+            "ports": {"type": "list", "elements": "int", "default": []},
+            "vnic_addresses": {"type": "list", "elements": "str", "default": []},
+            "roce_addresses": {"type": "list", "elements": "str", "default": []},
+        },
+    },
+    "nic": {"type": "str"},
+    "address": {"type": "str"},
+}
+HCCN_OPTIONS: dict[str, Any] = {"npu_count_hint": {"type": "int"}}
+HOST_OPTIONS: dict[str, Any] = {
+    "paths": {"type": "list", "elements": "str", "default": []},
+    "disk_paths": {"type": "list", "elements": "str", "default": []},
+    "controller_epoch_s": {"type": "float"},
+}
+MODEL_OPTIONS: dict[str, Any] = {"model_paths": {"type": "list", "elements": "str", "default": []}}
+
+
+def probe(faces: Sequence[str], options: Mapping[str, Any], tree: Tree | None = None) -> dict[str, Any]:
+    """`{facts: {schema, <face>...}, timing}` of the faces asked for; options as in the modules' documentation."""
+    tree = tree or Tree()
+    start = time.monotonic()
+    # The answer must leave before the limit: parts are cut a little earlier than the whole.
+    deadline = Deadline(max(0.5, options["timeout_s"] - 0.5))
+    runner = Runner(deadline)
+    containers = _engine(faces, options, deadline)
+    owners = _containers.Owners(tree, containers.entries)
+    tasks: dict[str, Callable[[], dict[str, Any]]] = {
+        "npu": lambda: _npu.gather(tree, runner, owners),
+        "nic": lambda: _nics.gather(
+            tree, runner, options["peers"], options.get("nic"), options.get("address"), options["ping"]
+        ),
+        "hccn": lambda: _hccn.gather(tree, runner, _chips(tree, options.get("npu_count_hint")), _pings(options)),
+        "host": lambda: _host.gather(
+            tree,
+            runner,
+            containers,
+            owners,
+            options["paths"],
+            options["disk_paths"],
+            options.get("controller_epoch_s"),
+        ),
+        "model": lambda: _model.gather(tree, deadline, options["model_paths"]),
+    }
+    outcomes = run_all({face: tasks[face] for face in faces}, Deadline(deadline.remaining() + 0.3))
+    facts: dict[str, Any] = {"schema": SCHEMA}
+    timing: dict[str, Any] = {"faces": {}}
+    for face in faces:
+        outcome = outcomes[face]
+        facts[face] = outcome.value if outcome.reason is None else _nothing(face, outcome.reason, options)
+        timing["faces"][face] = round(outcome.seconds, 3)
+    timing["tools"] = runner.timing()
+    timing["total_s"] = round(time.monotonic() - start, 3)
+    return {"facts": facts, "timing": timing}
+
+
+def _engine(faces: Sequence[str], options: Mapping[str, Any], deadline: Deadline) -> _host.Containers:
+    if not {"npu", "host"} & set(faces):
+        return _host.unknown_containers(None)
+    api = DockerApi(options["docker_socket"], timeout_s=deadline.within(10.0))
+    outcome = run_all({"engine": partial(_containers.gather, api, deadline)}, deadline)["engine"]
+    return _host.Containers(*outcome.value) if outcome.value else _host.unknown_containers(outcome.reason)
+
+
+def _nothing(face: str, reason: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """A face of which nothing was learnt, in its usual shape."""
+    reason = f"the probe of this face failed: {reason}"
+    if face == "model":
+        return {path: _model.empty(reason) for path in options["model_paths"]}
+    empty = {"npu": _npu.empty, "nic": _nics.empty, "hccn": _hccn.empty, "host": _host.empty}[face]()
+    empty["reasons"].append(reason)
+    return empty
+
+
+def _chips(tree: Tree, hint: int | None) -> list[int]:
+    return _npu.device_nodes(tree) or list(range(hint or 0))
+
+
+def _pings(options: Mapping[str, Any]) -> list[tuple[str, str]]:
+    if not options["ping"]:
+        return []
+    pings: list[tuple[str, str]] = []
+    for peer in options["peers"]:
+        pings.extend(("hccs", address) for address in peer.get("vnic_addresses") or [])
+        pings.extend(("roce", address) for address in peer.get("roce_addresses") or [])
+    return pings

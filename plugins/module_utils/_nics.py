@@ -1,0 +1,287 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""The face `nic`: interfaces, routes, the way to the peers, and which interface should serve."""
+
+from __future__ import annotations
+
+import re
+import socket
+import struct
+from pathlib import PurePath
+from typing import Any, Callable, Sequence
+
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._netlink import Kernel
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._nic_choice import choose
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._parallel import run_all
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._run import Runner, find_tool
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._tree import Tree
+
+_NET = "/sys/class/net"
+_IFF_UP = 0x1
+_LOOPBACK_TYPE = 772  # ARPHRD_LOOPBACK
+_IP_MTU = 14  # getsockopt: the MTU that the kernel knows of the way to the connected peer (linux/in.h)
+_IP_AND_ICMP_HEADERS = 28  # bytes that an IPv4 echo request adds to its payload
+# Names that Docker gives its bridges: docker0, docker_gwbridge, br-<first 12 digits of the network's id>.
+_DOCKER_NAME = re.compile(r"docker\w*|br-[0-9a-f]{12}|podman[0-9]+|cni[0-9-]\w*")
+
+
+def empty() -> dict[str, Any]:
+    """The face with nothing known."""
+    return {
+        "interfaces": [],
+        "routes": [],
+        "default_route": None,
+        "peers": {},
+        "serving": None,
+        "refused": [],
+        "reasons": [],
+    }
+
+
+def gather(
+    tree: Tree,
+    runner: Runner,
+    peers: Sequence[dict[str, Any]] = (),
+    nic: str | None = None,
+    address: str | None = None,
+    ping: bool = False,
+    kernel: Kernel | None = None,
+) -> dict[str, Any]:
+    """Look at all interfaces and, with `peers` ({address, ports}), at the way to each."""
+    kernel = kernel or Kernel()
+    face = empty()
+    reasons: list[str] = face["reasons"]
+    face["interfaces"] = interfaces(tree, kernel, reasons)
+    face["routes"] = parse_routes(tree.text("/proc/net/route", reasons) or "")
+    face["default_route"] = default_route(face["routes"])
+    names = {interface["index"]: interface["name"] for interface in face["interfaces"]}
+    mtus = {interface["name"]: interface["mtu"] for interface in face["interfaces"]}
+    outcomes = run_all(
+        {peer["address"]: _peer(peer, names, mtus, kernel, runner, ping) for peer in peers}, runner.deadline, workers=32
+    )
+    for peer in peers:
+        outcome = outcomes[peer["address"]]
+        face["peers"][peer["address"]] = outcome.value or dict(_unknown_peer(), reason=outcome.reason)
+    default = face["default_route"]["interface"] if face["default_route"] else None
+    face["serving"], face["refused"], cause = choose(face["interfaces"], face["peers"], default, nic, address)
+    if cause:
+        reasons.append(cause)
+    return face
+
+
+# ---- interfaces ----------------------------------------------------------------------------------------------------
+
+
+def interfaces(tree: Tree, kernel: Kernel, reasons: list[str]) -> list[dict[str, Any]]:
+    """Every interface as /sys/class/net shows it, with its addresses."""
+    found = [interface(tree, name) for name in tree.names(_NET, reasons) if tree.exists(_NET + "/" + name + "/flags")]
+    try:
+        addresses = kernel.addresses()
+    except OSError as error:
+        addresses = []
+        reasons.append(f"addresses of the interfaces: {error.strerror or error}")
+    for entry in found:
+        entry["addresses"] = [
+            {"address": item["address"], "prefix": item["prefix"], "family": item["family"]}
+            for item in addresses
+            if item["index"] == entry["index"]
+        ]
+    return found
+
+
+def interface(tree: Tree, name: str) -> dict[str, Any]:
+    """One interface without its addresses."""
+    base = _NET + "/" + name
+    kind = _kind(tree, name)
+    carrier = tree.number(base + "/carrier")  # EINVAL while the interface is down
+    speed = tree.number(base + "/speed")
+    return {
+        "name": name,
+        "index": tree.number(base + "/ifindex"),
+        "kind": kind,
+        "state": tree.line(base + "/operstate"),
+        "admin_up": bool(_hexadecimal(tree.line(base + "/flags")) & _IFF_UP),
+        "carrier": None if carrier is None else carrier == 1,
+        "speed_mbps": speed if speed is not None and speed > 0 else None,
+        "mtu": tree.number(base + "/mtu"),
+        "driver": PurePath(tree.link(base + "/device/driver") or "").name or None,
+        "mac": tree.line(base + "/address"),
+        "master": PurePath(tree.link(base + "/master") or "").name or None,
+        "members": _members(tree, base),
+        "vlan": _vlan(tree, name) if kind == "vlan" else None,
+        "bond": _bond(tree, base) if kind == "bond" else None,
+        "addresses": [],
+    }
+
+
+def _hexadecimal(text: str | None) -> int:
+    try:
+        return int(text or "0", 16)
+    except ValueError:
+        return 0
+
+
+def _kind(tree: Tree, name: str) -> str:
+    base = _NET + "/" + name
+    declared = re.search(r"^DEVTYPE=(\w+)", tree.text(base + "/uevent") or "", re.MULTILINE)
+    if tree.number(base + "/type") == _LOOPBACK_TYPE:
+        return "loopback"
+    if tree.exists(base + "/bonding"):
+        return "bond"
+    if tree.exists(base + "/bridge"):
+        return "docker" if _DOCKER_NAME.fullmatch(name) else "bridge"
+    if tree.exists(base + "/tun_flags") or (declared and declared.group(1) in ("wireguard", "ppp", "gre")):
+        return "tun"
+    if declared and declared.group(1) in ("vlan", "macvlan", "ipvlan", "team", "vxlan", "geneve"):
+        return declared.group(1)
+    if tree.exists(base + "/device"):
+        return "physical"
+    # A veth names no type; it is the one virtual interface whose other end has an index of its own.
+    peer, own = tree.number(base + "/iflink"), tree.number(base + "/ifindex")
+    return "veth" if peer is not None and peer != own and peer != 0 else "virtual"
+
+
+def _members(tree: Tree, base: str) -> list[str]:
+    bonded = (tree.line(base + "/bonding/slaves") or "").split()
+    return sorted(bonded) or tree.names(base + "/brif")
+
+
+def _vlan(tree: Tree, name: str) -> dict[str, Any]:
+    text = tree.text("/proc/net/vlan/" + name) or ""
+    number = re.search(r"\bVID:\s*([0-9]{1,5})", text)
+    parent = re.search(r"^Device:\s*(\S+)", text, re.MULTILINE)
+    return {"id": int(number.group(1)) if number else None, "parent": parent.group(1) if parent else None}
+
+
+def _bond(tree: Tree, base: str) -> dict[str, Any]:
+    return {
+        "mode": (tree.line(base + "/bonding/mode") or "").split(" ")[0] or None,
+        "active": tree.line(base + "/bonding/active_slave"),
+    }
+
+
+# ---- routes --------------------------------------------------------------------------------------------------------
+
+
+def parse_routes(text: str) -> list[dict[str, Any]]:
+    """IPv4 routes of the main table from /proc/net/route; lines that are none are passed over."""
+    found = []
+    for line in text.splitlines()[1:]:
+        fields = line.split()
+        try:
+            destination, gateway, mask = (_address(fields[number]) for number in (1, 2, 7))
+            flags, metric = int(fields[3], 16), int(fields[6])
+        except (IndexError, ValueError):
+            continue
+        bits = bin(struct.unpack("!I", socket.inet_aton(mask))[0]).count("1")
+        found.append(
+            {
+                "destination": f"{destination}/{bits}",
+                "gateway": gateway if flags & 0x2 else None,  # RTF_GATEWAY
+                "interface": fields[0],
+                "metric": metric,
+            }
+        )
+    return found
+
+
+def _address(digits: str) -> str:
+    """`0100A8C0` as `192.168.0.1`: the kernel prints the number in the byte order of the machine."""
+    return socket.inet_ntoa(struct.pack("=I", int(digits, 16) & 0xFFFFFFFF))
+
+
+def default_route(routes: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """The default route that the kernel prefers: the lowest metric."""
+    defaults = [route for route in routes if route["destination"] == "0.0.0.0/0"]
+    return min(defaults, key=lambda route: route["metric"]) if defaults else None
+
+
+# ---- peers ---------------------------------------------------------------------------------------------------------
+
+
+def _unknown_peer() -> dict[str, Any]:
+    return {
+        "interface": None,
+        "source": None,
+        "gateway": None,
+        "local": False,
+        "tcp": {},
+        "path_mtu": None,
+        "path_mtu_measured": False,
+        "reason": None,
+    }
+
+
+def _peer(
+    peer: dict[str, Any],
+    names: dict[int | None, str],
+    mtus: dict[str, int | None],
+    kernel: Kernel,
+    runner: Runner,
+    ping: bool,
+) -> Callable[[], dict[str, Any]]:
+    def look() -> dict[str, Any]:
+        found = _unknown_peer()
+        try:
+            numeric = socket.getaddrinfo(peer["address"], None, type=socket.SOCK_STREAM)[0][4][0]
+            route = kernel.route(str(numeric))
+        except OSError as error:
+            found["reason"] = f"no route: {error.strerror or error}"
+            found["tcp"] = {str(port): found["reason"] for port in peer.get("ports") or []}
+            return found
+        found.update(
+            interface=names.get(route["index"]), source=route["source"], gateway=route["gateway"], local=route["local"]
+        )
+        timeout = runner.deadline.within(3.0)
+        connections = {str(port): _connection(str(numeric), port, timeout) for port in peer.get("ports") or []}
+        for port, outcome in run_all(connections, runner.deadline, workers=8).items():
+            found["tcp"][port] = outcome.value or outcome.reason
+        found["path_mtu"] = _known_mtu(str(numeric))
+        if ping and found["path_mtu"] and not found["local"]:
+            _measure_mtu(found, str(numeric), mtus, runner)
+        return found
+
+    return look
+
+
+def _connection(address: str, port: int, timeout_s: float) -> Callable[[], str]:
+    def connect() -> str:
+        try:
+            with socket.create_connection((address, port), timeout=timeout_s):
+                return "ok"
+        except ConnectionRefusedError:
+            return "refused"  # the host answers; nothing listens on the port, or a firewall rejects
+        except socket.timeout:
+            return f"no answer within {round(timeout_s, 1):g} s"
+        except OSError as error:
+            return str(error.strerror or error)
+
+    return connect
+
+
+def _known_mtu(address: str) -> int | None:
+    """What the kernel knows of the path's MTU in bytes: the interface's, or less where a router has said so."""
+    if ":" in address:
+        return None
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as channel:
+        try:
+            channel.connect((address, 9))  # of a datagram socket: looks up the route, sends nothing
+            return channel.getsockopt(socket.IPPROTO_IP, _IP_MTU)
+        except OSError:
+            return None
+
+
+def _measure_mtu(found: dict[str, Any], address: str, mtus: dict[str, int | None], runner: Runner) -> None:
+    """Send echo requests that may not be fragmented, largest first: a switch that drops jumbo frames says nothing."""
+    tool = find_tool("ping")
+    if tool is None:
+        found["reason"] = "path MTU not measured: ping is not installed"
+        return
+    largest = min(found["path_mtu"], mtus.get(found["interface"] or "") or found["path_mtu"])
+    for size in sorted({largest, min(largest, 1500), min(largest, 576)}, reverse=True):
+        payload = str(size - _IP_AND_ICMP_HEADERS)
+        argv = [tool, "-n", "-q", "-c", "1", "-W", "1", "-M", "do", "-s", payload, address]
+        if runner.run(argv, timeout_s=3.0).rc == 0:
+            found.update(path_mtu=size, path_mtu_measured=True)
+            return
+    found["reason"] = "path MTU not measured: no echo reply to any size"
