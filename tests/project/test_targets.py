@@ -20,7 +20,7 @@ def pythons() -> dict[str, str]:
     """One interpreter for each version from 3.8 on: version -> path."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     candidates = [
-        *sorted(pyenv.glob("versions/*/bin/python3")),
+        *map(str, pyenv.glob("versions/*/bin/python3")),
         *(f"python3.{minor}" for minor in range(8, 15)),
         "python3",
     ]

@@ -1,0 +1,36 @@
+# Everything a developer types. The first run of any target makes .venv and .cache (tools/setup).
+SHELL := /bin/bash
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+
+PYTEST := pytest --quiet --durations=5
+SCENARIOS := default
+
+.PHONY: help
+help: ## this list
+	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+.PHONY: demo demo-down
+demo: dev ## two simulated A3 hosts, deployed by site.yml, answer a completion
+	@tools/demo
+demo-down: ## remove every trace of the demo
+	@lab/lab down --purge
+
+.PHONY: test test-all
+test: dev ## everything CI runs
+	@tools/test lint unit sanity mutate molecule
+test-all: dev ## test, and the long scenarios
+	@tools/test lint unit sanity mutate molecule
+
+.PHONY: dev lint unit sanity mutate molecule
+dev: ## tools, collections and the symlink tree, so that ansible-playbook works from here
+	@tools/setup
+lint: dev ## ansible-lint, yamllint, ruff, mypy, changelog, documentation markup
+	@tools/lint
+unit: dev ## tests that need no host
+	@$(PYTEST) --junitxml=reports/unit.xml
+sanity: dev ## ansible-test sanity on the built artefact
+	@tools/sanity
+mutate: dev ## every planted mistake is caught by the test that is named for it
+	@$(PYTEST) --junitxml=reports/mutate.xml tests/mutate
+molecule: dev ## deploy the scenarios of SCENARIOS on lab hosts
+	@tools/molecule $(SCENARIOS)
