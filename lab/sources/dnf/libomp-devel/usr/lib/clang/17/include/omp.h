@@ -1,0 +1,1 @@
+/* Lab stand-in of OpenMP's header: its presence is what is asked for. */
