@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._docker_api import DockerApi, DockerError
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._parallel import Deadline, run_all
@@ -25,17 +25,30 @@ def no_engine(reason: str | None) -> dict[str, Any]:
         "cgroup_driver": None,
         "runtimes": [],
         "insecure_registries": [],
-        "proxies": {},
         "reason": reason,
     }
 
 
-def gather(api: DockerApi, deadline: Deadline) -> tuple[dict[str, Any], list[dict[str, Any]], list[str]]:
-    """The engine, its containers, and what could not be read."""
+class Containers(NamedTuple):
+    """What was seen of the container engine, shared by the faces that need it."""
+
+    engine: dict[str, Any]
+    proxies: dict[str, str]  # the engine's own, by variable name
+    entries: list[dict[str, Any]]
+    reasons: list[str]
+
+
+def nothing(reason: str | None) -> Containers:
+    """No engine, and why."""
+    return Containers(no_engine(reason), {}, [], [])
+
+
+def gather(api: DockerApi, deadline: Deadline) -> Containers:
+    """Ask the engine about itself and all its containers."""
     answers = run_all({"version": api.version, "info": api.info, "list": api.containers}, deadline)
     failed = answers["version"].reason or answers["info"].reason
     if failed:
-        return no_engine(_plain(failed)), [], []
+        return nothing(_plain(failed))
     engine = describe_engine(answers["version"].value, answers["info"].value)
     reasons = ["containers: " + _plain(answers["list"].reason)] if answers["list"].reason else []
     ids = [entry["Id"] for entry in answers["list"].value or []]
@@ -45,7 +58,8 @@ def gather(api: DockerApi, deadline: Deadline) -> tuple[dict[str, Any], list[dic
             reasons.append(f"container {str(number)[:12]}: {_plain(outcome.reason)}")
         elif outcome.value is not None:
             containers.append(describe_container(outcome.value))
-    return engine, sorted(containers, key=lambda container: container["name"]), reasons
+    containers.sort(key=lambda container: str(container["name"]))
+    return Containers(engine, engine_proxies(answers["info"].value), containers, reasons)
 
 
 def _inspection(api: DockerApi, number: str) -> Any:
@@ -78,13 +92,14 @@ def describe_engine(version: dict[str, Any], info: dict[str, Any]) -> dict[str, 
         "cgroup_driver": info.get("CgroupDriver"),
         "runtimes": sorted(info.get("Runtimes") or {}),
         "insecure_registries": sorted(name for name, entry in registries.items() if not entry.get("Secure", True)),
-        "proxies": {
-            name: info[key]
-            for name, key in (("http_proxy", "HttpProxy"), ("https_proxy", "HttpsProxy"), ("no_proxy", "NoProxy"))
-            if info.get(key)
-        },
         "reason": None,
     }
+
+
+def engine_proxies(info: dict[str, Any]) -> dict[str, str]:
+    """The proxies that the engine itself pulls images through."""
+    names = {"http_proxy": "HttpProxy", "https_proxy": "HttpsProxy", "no_proxy": "NoProxy"}
+    return {name: str(info[key]) for name, key in names.items() if info.get(key)}
 
 
 def describe_container(inspected: dict[str, Any]) -> dict[str, Any]:

@@ -24,10 +24,9 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._tree impor
 SCHEMA = 1
 FACES = ("npu", "nic", "hccn", "host", "model")
 
-# Options of the probe modules. `timeout_s` and `docker_socket` stand in the documentation fragment too.
+# Options of the probe modules, as the documentation fragment `probe` describes them.
 COMMON_OPTIONS: dict[str, Any] = {"timeout_s": {"type": "float", "default": 60.0}}
 ENGINE_OPTIONS: dict[str, Any] = {"docker_socket": {"type": "path", "default": "/var/run/docker.sock"}}
-PING_OPTIONS: dict[str, Any] = {"ping": {"type": "bool", "default": False}}
 NIC_OPTIONS: dict[str, Any] = {
     "peers": {
         "type": "list",
@@ -36,14 +35,17 @@ NIC_OPTIONS: dict[str, Any] = {
         "options": {
             "address": {"type": "str", "required": True},
             "ports": {"type": "list", "elements": "int", "default": []},
-            "vnic_addresses": {"type": "list", "elements": "str", "default": []},
-            "roce_addresses": {"type": "list", "elements": "str", "default": []},
         },
     },
     "nic": {"type": "str"},
     "address": {"type": "str"},
+    "ping": {"type": "bool", "default": False},
 }
-HCCN_OPTIONS: dict[str, Any] = {"npu_count_hint": {"type": "int"}}
+HCCN_OPTIONS: dict[str, Any] = {
+    "npu_count_hint": {"type": "int"},
+    "ping_hccs": {"type": "list", "elements": "str", "default": []},
+    "ping_roce": {"type": "list", "elements": "str", "default": []},
+}
 HOST_OPTIONS: dict[str, Any] = {
     "paths": {"type": "list", "elements": "str", "default": []},
     "disk_paths": {"type": "list", "elements": "str", "default": []},
@@ -90,12 +92,12 @@ def probe(faces: Sequence[str], options: Mapping[str, Any], tree: Tree | None = 
     return {"facts": facts, "timing": timing}
 
 
-def _engine(faces: Sequence[str], options: Mapping[str, Any], deadline: Deadline) -> _host.Containers:
+def _engine(faces: Sequence[str], options: Mapping[str, Any], deadline: Deadline) -> _containers.Containers:
     if not {"npu", "host"} & set(faces):
-        return _host.unknown_containers(None)
+        return _containers.nothing(None)
     api = DockerApi(options["docker_socket"], timeout_s=deadline.within(10.0))
     outcome = run_all({"engine": partial(_containers.gather, api, deadline)}, deadline)["engine"]
-    return _host.Containers(*outcome.value) if outcome.value else _host.unknown_containers(outcome.reason)
+    return outcome.value or _containers.nothing(outcome.reason)
 
 
 def _nothing(face: str, reason: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,10 +115,6 @@ def _chips(tree: Tree, hint: int | None) -> list[int]:
 
 
 def _pings(options: Mapping[str, Any]) -> list[tuple[str, str]]:
-    if not options["ping"]:
-        return []
-    pings: list[tuple[str, str]] = []
-    for peer in options["peers"]:
-        pings.extend(("hccs", address) for address in peer.get("vnic_addresses") or [])
-        pings.extend(("roce", address) for address in peer.get("roce_addresses") or [])
-    return pings
+    return [("hccs", address) for address in options["ping_hccs"]] + [
+        ("roce", address) for address in options["ping_roce"]
+    ]

@@ -5,25 +5,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Callable, NamedTuple, Sequence
+from typing import Any, Callable, Sequence
 
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import _cpu, _memory, _sockets, _system
-from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._containers import Owners, no_engine
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._containers import Containers, Owners, no_engine
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._parallel import run_all
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._run import Runner
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._tree import Tree
-
-
-class Containers(NamedTuple):
-    """What was seen of the container engine, shared by the faces that need it."""
-
-    engine: dict[str, Any]
-    entries: list[dict[str, Any]]
-    reasons: list[str]
-
-
-def unknown_containers(reason: str | None) -> Containers:
-    return Containers(no_engine(reason), [], [])
 
 
 def empty() -> dict[str, Any]:
@@ -95,7 +83,7 @@ def gather(
         "shm": partial(_memory.shm, tree),
         "ulimits": _system.ulimits,
         "firewall": partial(_system.firewall, tree, runner),
-        "proxies": partial(_system.proxies, tree, containers.engine),
+        "proxies": partial(_system.proxies, tree, containers.proxies),
     }
     reporting: dict[str, Callable[..., Any]] = {  # these say in a list what they could not read
         "memory": partial(_memory.memory, tree),

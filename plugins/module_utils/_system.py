@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._run import Runner, find_tool
-from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._text import key_values
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._text import key_values, mask_credentials
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._tree import Tree, why
 
 _PROXY_NAMES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
@@ -61,12 +61,7 @@ def ulimits() -> dict[str, dict[str, int]]:
     return found
 
 
-def mask_credentials(value: str) -> str:
-    """`http://user:secret@proxy:3128` as `http://***@proxy:3128`."""
-    return re.sub(r"(\w+://)[^/@\s]+@", r"\1***@", value)
-
-
-def proxies(tree: Tree, engine: dict[str, Any]) -> dict[str, dict[str, str]]:
+def proxies(tree: Tree, engine: dict[str, str]) -> dict[str, dict[str, str]]:
     """Proxy variables by where they stand: the probe's environment, /etc/environment, the container engine.
 
     Names are in lower case; passwords are masked.
@@ -74,7 +69,7 @@ def proxies(tree: Tree, engine: dict[str, Any]) -> dict[str, dict[str, str]]:
     return {
         "environment": _proxies(dict(os.environ)),
         "etc_environment": _proxies(key_values(re.sub(r"(?m)^\s*export\s+", "", tree.text("/etc/environment") or ""))),
-        "engine": _proxies(engine.get("proxies") or {}),
+        "engine": _proxies(engine),
     }
 
 

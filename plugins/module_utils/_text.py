@@ -37,3 +37,8 @@ def format_ranges(numbers: Iterable[int]) -> str:
         else:
             parts.append([number, number])
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
+
+
+def mask_credentials(value: str) -> str:
+    """`http://user:secret@proxy:3128` as `http://***@proxy:3128`."""
+    return re.sub(r"(\w+://)[^/@\s]+@", r"\1***@", value)
