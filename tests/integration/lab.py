@@ -1,0 +1,57 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""The hosts of the inventory under test, over SSH."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import testinfra
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = Path(sys.executable).parent
+INVENTORY = os.environ.get("PD_INVENTORY", str(ROOT / "inventories/lab"))
+# Ansible has the host keys checked against the lab's; paramiko as testinfra uses it would only warn.
+SSH_CONFIG = "Host *\n  User root\n  StrictHostKeyChecking no\n"
+
+
+def inventory() -> dict[str, Any]:
+    """The inventory as `ansible-inventory --list` tells it."""
+    argv = [str(BIN / "ansible-inventory"), "--inventory", INVENTORY, "--list"]
+    listing: dict[str, Any] = json.loads(subprocess.run(argv, cwd=ROOT, capture_output=True, check=True).stdout)
+    return listing
+
+
+def connect(folder: Path) -> dict[str, Any]:
+    """A testinfra host for every host of the inventory. `folder` takes the SSH settings."""
+    config = folder / "ssh_config"
+    config.write_text(SSH_CONFIG)
+    return {
+        name: testinfra.get_host(
+            f"paramiko://{variables.get('ansible_host', name)}",
+            ssh_config=str(config),
+            ssh_identity_file=str(ROOT / ".lab/ssh/id_ed25519"),
+        )
+        for name, variables in inventory()["_meta"]["hostvars"].items()
+    }
+
+
+def ansible_playbook(*arguments: str) -> str:
+    """Output of a playbook run from the checkout on the inventory under test; an error with all of it where it fails."""
+    result = subprocess.run(
+        [str(BIN / "ansible-playbook"), "--inventory", INVENTORY, *arguments],
+        cwd=ROOT,
+        env={**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if result.returncode != 0:
+        raise AssertionError(f"{' '.join(arguments)} ended with {result.returncode}\n{result.stdout}\n{result.stderr}")
+    return result.stdout
