@@ -23,7 +23,6 @@ import tarfile
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import registry
 import repos
@@ -59,17 +58,6 @@ def renew(target: Path, stamp: Path, inputs: str, make: Callable[[Path], None]) 
     print(f"depot: {target.name} made anew")
 
 
-def make_pip(folder: Path, python: Path, cache: Path, packages: dict[str, Any]) -> None:
-    """Fetch and make every wheel, then the index."""
-    wheels = cache / "wheels"
-    shutil.rmtree(wheels, ignore_errors=True)
-    wheels.mkdir()
-    registry.fetch_wheels(python, packages["real"], wheels)
-    for spec in packages["standin"]:
-        registry.make_standin(spec, wheels)
-    registry.write_index(wheels, folder / "simple")
-
-
 def make_files(folder: Path) -> None:
     """One .tar.gz per stand-in distribution package, the same bytes every time."""
     (folder / "dnf").mkdir()
@@ -93,8 +81,13 @@ def main(out: Path) -> None:
         packages = tomllib.loads((HERE / "packages.toml").read_text())
         python = registry.make_tools(cache / "venv")
         registry.fetch_sdists(python, packages["sdist"], cache / "sdists")
-        wheels_from = digest(HERE / "packages.toml", HERE / "registry.py", HERE / "make.py")
-        renew(out / "pip", cache / "pip.stamp", wheels_from, lambda folder: make_pip(folder, python, cache, packages))
+        wheels_from = digest(HERE / "packages.toml", HERE / "registry.py")
+        renew(
+            out / "pip",
+            cache / "pip.stamp",
+            wheels_from,
+            lambda folder: registry.make_index(python, packages, cache / "wheels", folder / "simple"),
+        )
         trees_from = wheels_from + digest(HERE / "trees", repos.ENGINE, HERE / "repos.py", HERE / "gitrepo.py")
         renew(
             out / "git",

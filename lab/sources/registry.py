@@ -12,6 +12,7 @@ import hashlib
 import html
 import platform
 import re
+import shutil
 import subprocess
 import sys
 import venv
@@ -66,6 +67,16 @@ def wheel(folder: Path, name: str, version: str) -> Path:
     if len(found) != 1:
         sys.exit(f"{folder}: one wheel of {name} {version} expected, found {[f.name for f in found]}")
     return found[0]
+
+
+def make_index(python: Path, packages: dict[str, Any], wheels: Path, simple: Path) -> None:
+    """Fetch and make every wheel of packages.toml, then the index over them."""
+    shutil.rmtree(wheels, ignore_errors=True)
+    wheels.mkdir()
+    fetch_wheels(python, packages["real"], wheels)
+    for spec in packages["standin"]:
+        make_standin(spec, wheels)
+    write_index(wheels, simple)
 
 
 def make_standin(spec: dict[str, Any], folder: Path) -> None:
