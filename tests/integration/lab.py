@@ -42,7 +42,7 @@ def connect(folder: Path) -> dict[str, Any]:
 
 
 def ansible_playbook(*arguments: str) -> str:
-    """Output of a playbook run from the checkout on the inventory under test; an error with all of it where it fails."""
+    """Output of a playbook run from the checkout on the inventory under test. A failure is raised with all output."""
     result = subprocess.run(
         [str(BIN / "ansible-playbook"), "--inventory", INVENTORY, *arguments],
         cwd=ROOT,
