@@ -1,0 +1,3 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""Simulated A3 hosts on one Linux machine. Imports nothing from plugins/, and nothing outside lab/ knows it."""

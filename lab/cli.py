@@ -1,0 +1,178 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""The command `lab/lab`."""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from lab import content, debian, engine, faults, images, layout, nodes
+from lab.layout import Host
+from lab.shell import LabError, remove, say, step
+
+
+def main() -> int:
+    arguments = _parser().parse_args()
+    start = time.monotonic()
+    try:
+        if os.geteuid() != 0:
+            raise LabError("the lab makes namespaces and containers: run it as root")
+        status: int | None = arguments.run(arguments)
+    except (LabError, ValueError) as problem:
+        say(f"lab: {problem}")
+        return 1
+    if arguments.run in (up, down, clean, setup, reset):
+        say(f"lab {arguments.verb}: {time.monotonic() - start:.1f} s")
+    return status or 0
+
+
+def setup(arguments: argparse.Namespace) -> None:
+    """Everything but the hosts: packages, images, engine, depot and what it offers."""
+    with _locked():
+        _setup()
+
+
+def up(arguments: argparse.Namespace) -> None:
+    """At least this many hosts, ready for SSH and Docker."""
+    with _locked():
+        _setup()
+        _boot([Host(number + 1) for number in range(arguments.hosts)])
+
+
+def reset(arguments: argparse.Namespace) -> None:
+    """Make hosts anew, as they come from the factory."""
+    with _locked():
+        _setup()
+        hosts = arguments.host or nodes.existing()
+        with step("removing " + " ".join(host.name for host in hosts)):
+            nodes.delete(hosts)
+            nodes.forget(hosts)
+        _boot(hosts)
+
+
+def down(arguments: argparse.Namespace) -> None:
+    """Power off; images, depot and the hosts' disks stay for the next `up`."""
+    with _locked():
+        _stop()
+
+
+def clean(arguments: argparse.Namespace) -> None:
+    """Remove every trace."""
+    with _locked():
+        _stop()
+        for path in layout.STATE.iterdir():
+            remove(path)
+    layout.STATE.rmdir()
+
+
+def status(arguments: argparse.Namespace) -> int:
+    """What runs."""
+    if not engine.running():
+        print("down")
+        return 3
+    print(f"up: registry {layout.REGISTRY}, depot http://{layout.DEPOT_ADDRESS}:8080, key {layout.SSH_KEY}")
+    alive = nodes.running()
+    for host in nodes.existing():
+        on = " ".join(name for name in faults.active(host))
+        print(f"{host.name}  {host.address}  {'up' if host in alive else 'off'}{'  faults: ' + on if on else ''}")
+    return 0
+
+
+def ssh(arguments: argparse.Namespace) -> int:
+    """A shell on a host, or one command."""
+    return subprocess.run(nodes.ssh_command(arguments.host, *arguments.command), check=False).returncode
+
+
+def fault(arguments: argparse.Namespace) -> None:
+    """Switch a fault of a host."""
+    with _locked():
+        if arguments.name == "clear":
+            faults.clear(arguments.host)
+            return
+        if arguments.state is None:
+            raise LabError("on or off?")
+        name, given, value = arguments.name.partition("=")
+        faults.switch(arguments.host, name, value if given else None, arguments.state == "on")
+
+
+def list_faults(arguments: argparse.Namespace) -> None:
+    """The table of faults."""
+    for name, entry in faults.FAULTS.items():
+        print(f"{name:<28} {entry.value[:12]:<13} {entry.seen}")
+
+
+def _setup() -> None:
+    debian.install_missing()
+    rootfs = debian.host_rootfs()
+    images.prepare_rootfs(rootfs)
+    engine.start(rootfs)
+    images.build(rootfs)
+    content.make_sources()
+    nodes.start_depot()
+    content.build_images()
+
+
+def _boot(hosts: list[Host]) -> None:
+    nodes.make_ssh_key()
+    with step("hosts " + " ".join(host.name for host in hosts)):
+        for host in nodes.start(hosts):
+            faults.restore(host)
+    for host in nodes.outdated(hosts):
+        say(f"  {host.name} was made from an older host image: renew it with lab/lab reset {host.name}")
+
+
+def _stop() -> None:
+    with step("stopping"):
+        if engine.running():
+            nodes.stop_all()
+        engine.stop()
+
+
+@contextmanager
+def _locked() -> Iterator[None]:
+    """One change at a time; a second command waits for the first."""
+    layout.STATE.mkdir(exist_ok=True)
+    with layout.LOCK.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("  waiting for another lab command ...")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="lab/lab", description="Simulated A3 hosts on this machine.")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+
+    def verb(name: str, run: object) -> argparse.ArgumentParser:
+        made = verbs.add_parser(name, help=run.__doc__, description=run.__doc__)
+        made.set_defaults(run=run)
+        return made
+
+    verb("setup", setup)
+    verb("up", up).add_argument("hosts", type=int, nargs="?", default=2, choices=range(1, layout.MAX_HOSTS + 1), metavar="N")
+    verb("down", down)
+    verb("clean", clean)
+    verb("reset", reset).add_argument("host", type=Host.parse, nargs="*", metavar="HOST")
+    verb("status", status)
+    at = verb("ssh", ssh)
+    at.add_argument("host", type=Host.parse, metavar="HOST")
+    at.add_argument("command", nargs=argparse.REMAINDER, metavar="CMD")
+    switch = verb("fault", fault)
+    switch.add_argument("host", type=Host.parse, metavar="HOST")
+    switch.add_argument("name", metavar="NAME[=VALUE]|clear")
+    switch.add_argument("state", nargs="?", choices=("on", "off"))
+    verb("faults", list_faults)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

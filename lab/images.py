@@ -1,0 +1,72 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""The container images of the lab itself: Debian, the simulated host on top of it, and the base for lab/image."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from lab.debian import base_rootfs
+from lab.engine import client_environment, docker
+from lab.layout import BASE_IMAGE, BIN, HOST_IMAGE, SOURCE
+from lab.shell import LabError, digest, step
+
+DEBIAN_IMAGE = "pdlab/debian"
+CONTENT_LABEL = "lab.content"
+HOSTS = SOURCE / "hosts"
+
+
+def prepare_rootfs(rootfs: Path) -> None:
+    """Put the runtime shim in runc's place, and the docker client where the lab's commands find it."""
+    runc, real = rootfs / "usr/sbin/runc", rootfs / "usr/sbin/runc.real"
+    if not real.exists():
+        runc.rename(real)
+    runc.unlink(missing_ok=True)  # a new file: the old one may be running
+    runc.write_text("#!/usr/bin/python3 -IS\n" + (HOSTS / "runtime_shim.py").read_text())
+    runc.chmod(0o755)
+    BIN.mkdir(parents=True, exist_ok=True)
+    client = BIN / "docker"
+    client.unlink(missing_ok=True)
+    client.symlink_to(os.path.relpath(rootfs / "usr/bin/docker", BIN))
+
+
+def build(rootfs: Path) -> None:
+    """Bring the images up to date; nothing is done where nothing changed."""
+    shim = digest(HOSTS / "runtime_shim.py")
+    debian = f"{rootfs.name}-{shim}"
+    _import(DEBIAN_IMAGE, rootfs, debian)
+    content = digest(debian, HOSTS)
+    if _content(HOST_IMAGE) != content:
+        with step("image of a simulated host"):
+            docker("build", "--quiet", "--tag", HOST_IMAGE, "--label", f"{CONTENT_LABEL}={content}", HOSTS)
+    base = base_rootfs()
+    if base:
+        _import(BASE_IMAGE, base, base.name)
+
+
+def host_content() -> str:
+    """What the present host image was made from."""
+    return _content(HOST_IMAGE)
+
+
+def _content(image: str) -> str:
+    """The content label of an image, empty if there is none."""
+    shown = docker("image", "ls", "--format", "{{.ID}}", f"--filter=reference={image}:latest").split()
+    return docker("image", "inspect", "--format", f'{{{{index .Config.Labels "{CONTENT_LABEL}"}}}}', image).strip() if shown else ""
+
+
+def _import(image: str, rootfs: Path, content: str) -> None:
+    if _content(image) == content:
+        return
+    with step(f"image {image}"):
+        pack = ["tar", "--directory", str(rootfs), "--create", "--one-file-system", "--exclude=./dev/*", "."]
+        change = ["--change", f"LABEL {CONTENT_LABEL}={content}", "--change", 'CMD ["/bin/bash"]']
+        with subprocess.Popen(pack, stdout=subprocess.PIPE) as tar:
+            load = [str(BIN / "docker"), "import", *change, "-", image]
+            done = subprocess.run(
+                load, stdin=tar.stdout, env={**os.environ, **client_environment()}, capture_output=True, text=True, check=False
+            )
+        if done.returncode or tar.returncode:
+            raise LabError(f"could not import {rootfs} as {image}:\n{done.stderr}")
