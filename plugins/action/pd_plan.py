@@ -1,0 +1,57 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""Action side of ``pd_plan``: takes the inventory to plain JSON data, plans, judges, returns. Contacts no host."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import commands, rules
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.planner import plan
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import OWN_PREFIXES, VARIABLES
+
+#: Read besides our own variables: the SSH address finds the way to a peer.
+_FOREIGN = ("ansible_host",)
+
+
+class ActionModule(ActionBase):
+    """Plan once for the whole cluster; the caller sets ``run_once``."""
+
+    _requires_connection = False
+    _supports_check_mode = True
+    _supports_async = False
+
+    def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _, arguments = self.validate_argument_spec(
+            argument_spec={"facts": {"type": "dict", "default": {}}, "show": {"type": "bool", "default": False}},
+        )
+        task_vars = task_vars or {}
+        facts = _plain(arguments["facts"])
+        groups = _plain(task_vars["groups"])
+        made = plan(_inventory(task_vars["hostvars"]), groups, facts)
+        evaluate = getattr(rules, "evaluate", lambda *_: [])
+        findings = made["findings"] + [finding.as_dict() for finding in evaluate(made, facts)]
+        text = commands.describe(made)
+        if arguments["show"]:  # as it is: callbacks would escape the lines that people copy
+            self._display.display(text)
+        return result | {"changed": False, "plan": made, "findings": findings, "text": text}
+
+
+def _inventory(hostvars: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The planner's variables of every host, templated; names that only look like them without their value."""
+    result = {}
+    for host in hostvars:
+        variables = hostvars[host]
+        names = [name for name in variables if name in VARIABLES or name in _FOREIGN]
+        strangers = [name for name in variables if name.startswith(OWN_PREFIXES) and name not in VARIABLES]
+        result[str(host)] = {**_plain({name: variables[name] for name in names}), **dict.fromkeys(strangers)}
+    return result
+
+
+def _plain(value: Any) -> Any:
+    """Without Ansible's tagged types, which are subclasses of str, dict and list that carry their origin along."""
+    return json.loads(json.dumps(value, default=str))

@@ -1,0 +1,238 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""Hosts and instances of a cluster, read from the inventory: who is there, with which chips, in which instance."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.facts import HostFacts, Unknowns
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.layers import merge
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.profiles import Profile
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.settings import Report, Settings
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.topology import (
+    SIZES,
+    Instance,
+    LayoutError,
+    Member,
+    lay_out,
+    read_parallel,
+)
+
+_CHIPS = {"A3": 16, "A2": 8}
+
+ENTRY_KEYS = ("name", "devices", "parallel", "vllm_args", "env")
+
+
+@dataclass
+class Host:
+    """One server of the cluster."""
+
+    name: str
+    facts: HostFacts
+    address: str
+    nic: str
+    chips: tuple[int, ...]  # all that it has
+    devices: tuple[int, ...]  # those that may be used
+    roles: list[str] = field(default_factory=list)
+
+
+def build_host(
+    name: str, variables: Mapping[str, Any], settings: Settings, facts: HostFacts, unknowns: Unknowns, report: Report
+) -> Host:
+    """Address and NIC as stated, else as probed, else marked unknown."""
+    serving = facts.serving
+    address = settings.of_host(name, "pd_address") or serving.get("address")
+    if address and not is_ipv4(address):
+        report.add(
+            "address-not-ipv4",
+            f"pd_address {address} is not a numeric IPv4 address",
+            "an IPv4 address of the serving interface (MemFabric takes no other)",
+            "correct pd_address",
+            name,
+        )
+    nic = settings.of_host(name, "pd_nic") or serving.get("name")
+    chips = facts.chips
+    if chips is None:
+        chips = list(range(_CHIPS[settings.of_host(name, "pd_npu_generation")]))
+    devices = settings.of_host(name, "pd_devices")
+    if devices is not None:
+        devices = device_ids(devices, name, report)
+    if "pd_devices" in variables and devices == []:
+        chips = []  # said to have none: engines for the CPU
+    return Host(
+        name,
+        facts,
+        str(address) if address else unknowns.mark("serving address", name),
+        str(nic) if nic else unknowns.mark("serving network interface", name),
+        tuple(chips),
+        tuple(chips if devices is None else devices),
+    )
+
+
+def device_ids(values: Sequence[Any], host: str, report: Report) -> list[int]:
+    numbers = [int(value) for value in values if isinstance(value, (int, str)) and str(value).isdigit()]
+    if len(numbers) != len(values) or len(set(numbers)) != len(numbers):
+        report.add(
+            "device-list",
+            f"{list(values)} is no list of chips",
+            "different physical chip ids, such as [0, 1, 2, 3]",
+            "correct the devices",
+            host,
+        )
+        return sorted(set(numbers))
+    return numbers
+
+
+def is_ipv4(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).version == 4
+    except ValueError:
+        return False
+
+
+@dataclass
+class Claim:
+    """An instance before chips are handed out: its hosts in inventory order, each with its entry of ``ROLE_instances``."""
+
+    name: str
+    role: str
+    parts: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
+
+    def entry(self, host: str) -> Mapping[str, Any]:
+        return next(entry for name, entry in self.parts if name == host)
+
+
+def claims_of_role(role: str, names: Sequence[str], settings: Settings, report: Report) -> list[Claim]:
+    """Hosts that share ``pd_instance`` belong together; so do entries of the same name on such hosts."""
+    claims: dict[str, Claim] = {}
+    for name in names:
+        shared = settings.of_host(name, "pd_instance") or name
+        listed = settings.of_host(name, f"{role}_instances") or []
+        keys = [f"{shared}-{entry['name']}" for entry in listed if _valid_entry(entry, role, name, report)]
+        entries = [entry for entry in listed if isinstance(entry, Mapping) and entry.get("name")]
+        for key, entry in zip(keys, entries, strict=True) if listed else [(shared, {})]:
+            full = f"{role}-{key}"
+            claims.setdefault(full, Claim(full, role)).parts.append((name, entry))
+    return list(claims.values())
+
+
+def _valid_entry(entry: Any, role: str, host: str, report: Report) -> bool:
+    if not isinstance(entry, Mapping) or not entry.get("name"):
+        found, right = f"{role}_instances has an entry without a name: {entry!r}", "a mapping with `name`"
+    elif unknown := sorted(set(entry) - set(ENTRY_KEYS)):
+        found, right = f"{role}_instances: unknown key {', '.join(unknown)}", f"one of {', '.join(ENTRY_KEYS)}"
+    else:
+        return True
+    report.add("instance-entry", found, right, f"correct {role}_instances", host)
+    return isinstance(entry, Mapping) and bool(entry.get("name"))
+
+
+def place(
+    claims: Sequence[Claim], hosts: Mapping[str, Host], settings: Settings, profile: Profile, report: Report
+) -> list[Instance]:
+    """Hand out chips and lay every instance out; one that does not fit is reported and left out."""
+    parallel = {claim.name: _parallel_settings(claim, settings, profile, report) for claim in claims}
+    devices = _hand_out(claims, parallel, hosts, report)
+    instances = []
+    for claim in claims:
+        members = [
+            Member(host, devices[claim.name, host], settings.of_host(host, "pd_data_parallel_size_local"))
+            for host, _ in claim.parts
+        ]
+        limited = any(hosts[host].chips for host, _ in claim.parts)
+        try:
+            sizes = read_parallel(parallel[claim.name], members)
+            instances.append(lay_out(claim.name, claim.role, sizes, members, limited))
+        except LayoutError as error:
+            report.add(
+                "layout",
+                f"{claim.name}: {str(error).removeprefix(claim.name + ': ')}",
+                "sizes whose product the hosts' chips can carry",
+                f"correct {claim.role}_parallel, pd_instance or pd_devices",
+                claim.parts[0][0],
+            )
+    return instances
+
+
+def _parallel_settings(claim: Claim, settings: Settings, profile: Profile, report: Report) -> dict[str, Any]:
+    """The instance's sizes; its hosts must agree on them."""
+    per_host = {
+        host: merge(
+            profile.parallel.get(claim.role),
+            settings.of_host(host, f"{claim.role}_parallel"),
+            entry.get("parallel"),
+        )
+        for host, entry in claim.parts
+    }
+    values = list(per_host.values())
+    if any(value != values[0] for value in values[1:]):
+        report.add(
+            "instance-differs",
+            f"{claim.name}: its hosts state different parallel sizes: "
+            + "; ".join(f"{host} {value}" for host, value in per_host.items()),
+            "the same sizes on every host of an instance",
+            f"set {claim.role}_parallel in group_vars",
+        )
+    return values[0]
+
+
+def _hand_out(
+    claims: Sequence[Claim], parallel: Mapping[str, Mapping[str, Any]], hosts: Mapping[str, Host], report: Report
+) -> dict[tuple[str, str], tuple[int, ...]]:
+    """Chips per instance and host: as stated; else all that are free, or as many as the sizes need where others wait."""
+    free = {name: list(host.devices) for name, host in hosts.items()}
+    given: dict[tuple[str, str], tuple[int, ...]] = {}
+    waiting: dict[str, int] = {}
+    for claim in claims:
+        for host, entry in claim.parts:
+            if entry.get("devices") is None:
+                waiting[host] = waiting.get(host, 0) + 1
+                continue
+            wanted = device_ids(entry["devices"], host, report)
+            missing = [chip for chip in wanted if chip not in free[host]]
+            if missing:
+                report.add(
+                    "device-list",
+                    f"{claim.name} wants chips {missing}, which {host} does not have or another instance holds",
+                    f"chips of {list(hosts[host].devices)}, each in one instance",
+                    f"correct devices in {claim.role}_instances",
+                    host,
+                )
+            given[claim.name, host] = tuple(wanted)
+            free[host] = [chip for chip in free[host] if chip not in wanted]
+    for claim in claims:
+        for host, entry in claim.parts:
+            if entry.get("devices") is not None:
+                continue
+            count = len(free[host]) if waiting[host] == 1 else _chips_needed(claim, parallel[claim.name])
+            if count is None:
+                report.add(
+                    "device-list",
+                    f"{claim.name} shares {host} with other instances and neither its chips nor its sizes are stated",
+                    "devices, or tensor_parallel_size",
+                    f"complete {claim.role}_instances or {claim.role}_parallel",
+                    host,
+                )
+                count = len(free[host]) // waiting[host]
+            given[claim.name, host] = tuple(free[host][:count])
+            free[host] = free[host][count:]
+            waiting[host] -= 1
+    return given
+
+
+def _chips_needed(claim: Claim, parallel: Mapping[str, Any]) -> int | None:
+    """Chips of one host by the stated sizes, ``None`` if they do not say."""
+    if parallel.get("tensor_parallel_size") is None:
+        return None
+    try:
+        chips = 1
+        for name in SIZES:
+            if name != "decode_context_parallel_size":  # shares the chips of tensor parallelism
+                chips *= int(parallel.get(name) or 1)
+    except (TypeError, ValueError):
+        return None
+    return -(-chips // len(claim.parts))

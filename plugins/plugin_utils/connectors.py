@@ -1,0 +1,127 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""KV connectors of vllm-ascend: which fields are derived, which ports they bind, which proxy they need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.profiles import LAYERWISE, STANDARD
+
+MULTI = "MultiConnector"
+SFA = "SfaRemoteD2HConnector"
+STORES = ("AscendStoreConnector", "MooncakeConnectorStoreV1")  # the second is the older name of the first
+
+#: Connectors whose extra configuration tells each side the other's sizes (mooncake_connector.py, "prefill" and "decode").
+_SIZED = ("MooncakeConnectorV1", "MooncakeHybridConnector", "MooncakeLayerwiseConnector")
+_LAYERWISE = (SFA, "MooncakeLayerwiseConnector")
+
+#: First port above Mooncake's random band on a host: 20000 + 1000 per chip.
+MOONCAKE_BAND_FIRST = 20000
+MOONCAKE_BAND_PER_CHIP = 1000
+SFA_FIRST_PORT = 20050
+
+ROLE_TO_KV = {"prefill": "kv_producer", "decode": "kv_consumer", "engine": "kv_both"}
+
+#: Fields of the configuration that follow from the topology.
+OWNED_FIELDS = ("kv_role", "kv_port", "engine_id")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Parallel sizes of one side, as connectors want to know them."""
+
+    dp: int
+    tp: int
+    pp: int = 1
+
+    def as_config(self) -> dict[str, int]:
+        config = {"dp_size": self.dp, "tp_size": self.tp}
+        return {**config, "pp_size": self.pp} if self.pp > 1 else config
+
+
+def walk(config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The configuration itself and, in a MultiConnector, every connector inside."""
+    yield config
+    extra = config.get("kv_connector_extra_config") or {}
+    for child in extra.get("connectors") or ():
+        if isinstance(child, Mapping):
+            yield from walk(child)
+
+
+def names(config: Mapping[str, Any]) -> set[str]:
+    return {str(part.get("kv_connector")) for part in walk(config)} - {MULTI, "None"}
+
+
+def is_sized(name: str) -> bool:
+    return name in _SIZED
+
+
+def uses_mooncake_transport(config: Mapping[str, Any]) -> bool:
+    """Whether the engine's process binds Mooncake's random band."""
+    return any(
+        is_sized(str(part.get("kv_connector")))
+        or (part.get("kv_connector") in STORES and _backend(part) == "mooncake")
+        for part in walk(config)
+    )
+
+
+def uses_memcache(config: Mapping[str, Any]) -> bool:
+    return any(part.get("kv_connector") in STORES and _backend(part) == "memcache" for part in walk(config))
+
+
+def uses_sfa(config: Mapping[str, Any]) -> bool:
+    return SFA in names(config)
+
+
+def proxy_flavour(config: Mapping[str, Any]) -> str:
+    """The layerwise connectors let decode call the proxy's metaserver; the others want prefill called first."""
+    return LAYERWISE if names(config) & set(_LAYERWISE) else STANDARD
+
+
+def binds_kv_port(config: Mapping[str, Any], role: str) -> bool:
+    """Whether engines of the role listen on ``kv_port`` and above: SfaRemoteD2H only on decode."""
+    found = names(config)
+    return any(is_sized(name) for name in found) or (SFA in found and role == "decode")
+
+
+def _backend(part: Mapping[str, Any]) -> str:
+    """AscendStore without ``backend`` means mooncake (ascend_store/pool_scheduler.py)."""
+    return str((part.get("kv_connector_extra_config") or {}).get("backend", "mooncake")).lower()
+
+
+def complete(
+    config: Mapping[str, Any], role: str, kv_port: int | None, sizes: Mapping[str, Sizes] | None
+) -> dict[str, Any]:
+    """Fill in what the topology decides: role, port and both sides' sizes, in every connector inside.
+
+    ``engine_id`` is left to vLLM, which draws a new one at each start: a reader keeps the addresses of a peer under its
+    id (mooncake_connector.py, ``kv_caches_base_addr``) and would go on using a restarted peer's old ones.
+    """
+    result = dict(config)
+    result["kv_role"] = result.get("kv_role") or ROLE_TO_KV[role]
+    name = str(result.get("kv_connector"))
+    extra = dict(result.get("kv_connector_extra_config") or {})
+    if name == MULTI:
+        extra["connectors"] = [complete(child, role, kv_port, sizes) for child in extra.get("connectors") or ()]
+    if is_sized(name) and sizes:
+        extra.update({side: own.as_config() for side, own in sizes.items()})
+    if kv_port is not None and (is_sized(name) or (name == SFA and role == "decode")):
+        result["kv_port"] = kv_port
+    if extra:
+        result["kv_connector_extra_config"] = extra
+    return result
+
+
+def owned_fields(config: Mapping[str, Any]) -> list[str]:
+    """Fields in a user's configuration that are derived, with their path."""
+    found = [key for key in OWNED_FIELDS if key in config]
+    extra = config.get("kv_connector_extra_config") or {}
+    if is_sized(str(config.get("kv_connector", "MooncakeConnectorV1"))):
+        found += [f"kv_connector_extra_config.{side}" for side in ("prefill", "decode") if side in extra]
+    for child in extra.get("connectors") or ():
+        if isinstance(child, Mapping):
+            found += [f"connectors.{child.get('kv_connector')}.{field}" for field in owned_fields(child)]
+    return found

@@ -1,0 +1,59 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""MemCache: where MetaService runs and what stands in the two configuration files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+META_FILE = "mmc-meta.conf"
+LOCAL_FILE = "mmc-local.conf"
+META_COMMAND = ["python", "-c", "from memcache_hybrid import MetaService; MetaService.main()"]
+
+#: As shipped; fixed until Meta restarts, so it grows only where there are more ranks.
+_WORLD_SIZE = 256
+
+
+@dataclass(frozen=True)
+class MetaAddress:
+    """Where MetaService listens. The same four URLs go into both files."""
+
+    host: str
+    address: str
+    service_port: int
+    config_store_port: int
+    metrics_port: int
+
+    @property
+    def service_url(self) -> str:
+        return f"tcp://{self.address}:{self.service_port}"
+
+    @property
+    def config_store_url(self) -> str:
+        return f"tcp://{self.address}:{self.config_store_port}"
+
+    @property
+    def metrics_url(self) -> str:
+        return f"http://{self.address}:{self.metrics_port}"
+
+
+def meta_conf(meta: MetaAddress) -> dict[str, Any]:
+    return {
+        "ock.mmc.meta_service_url": meta.service_url,
+        "ock.mmc.meta_service.config_store_url": meta.config_store_url,
+        "ock.mmc.meta_service.metrics_url": meta.metrics_url,
+        "ock.mmc.log_level": "info",
+    }
+
+
+def local_conf(meta: MetaAddress, ranks: int, protocol: str, dram_size: str) -> dict[str, Any]:
+    """``dram_size`` is what every rank gives; ``ranks`` all ranks of the cluster that take part."""
+    return {
+        "ock.mmc.meta_service_url": meta.service_url,
+        "ock.mmc.local_service.config_store_url": meta.config_store_url,
+        "ock.mmc.log_level": "info",
+        "ock.mmc.local_service.world_size": max(_WORLD_SIZE, ranks),
+        "ock.mmc.local_service.protocol": protocol,
+        "ock.mmc.local_service.dram.size": dram_size,
+    }

@@ -1,0 +1,236 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""Which port every engine, proxy and MetaService gets. What the user states stays; the rest moves out of the way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import connectors
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.cluster import Host
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.ports import (
+    HCCL_SPAN,
+    HCCL_STEP,
+    LAST_PORT,
+    MEMFABRIC_FIRST_PORT,
+    MEMFABRIC_STORE_PORT,
+    PortBook,
+    PortRange,
+)
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.profiles import Profile
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.settings import Report, Settings
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.topology import Engine, Instance
+
+RPC_PORT = 13389
+
+KvConfigs = Mapping[tuple[str, str], Mapping[str, Any]]
+
+
+@dataclass
+class PortPlan:
+    """Ports by engine or instance name."""
+
+    book: PortBook = field(default_factory=PortBook)
+    http: dict[str, int] = field(default_factory=dict)  # engine
+    kv: dict[str, int] = field(default_factory=dict)  # instance -> base
+    rpc: dict[str, int] = field(default_factory=dict)  # instance
+    master: dict[str, int] = field(default_factory=dict)  # instance
+    hccl: dict[str, int] = field(default_factory=dict)  # engine
+    proxy: int | None = None
+
+
+def allocate(
+    instances: Sequence[Instance],
+    hosts: Mapping[str, Host],
+    settings: Settings,
+    profile: Profile,
+    kv_configs: KvConfigs,
+    meta_host: str | None,
+    proxy_host: str | None,
+    report: Report,
+) -> PortPlan:
+    """All ports of the cluster. Stated ones are noted before the others look for room."""
+    return _Allocation(instances, hosts, settings, profile, kv_configs, report).run(meta_host, proxy_host)
+
+
+class _Allocation:
+    def __init__(
+        self,
+        instances: Sequence[Instance],
+        hosts: Mapping[str, Host],
+        settings: Settings,
+        profile: Profile,
+        kv_configs: KvConfigs,
+        report: Report,
+    ) -> None:
+        self.instances = instances
+        self.hosts = hosts
+        self.settings = settings
+        self.profile = profile
+        self.kv_configs = kv_configs
+        self.report = report
+        self.plan = PortPlan()
+        self.book = self.plan.book
+
+    def run(self, meta_host: str | None, proxy_host: str | None) -> PortPlan:
+        self._random_ranges()
+        if meta_host is not None:
+            self._meta(meta_host)
+        if proxy_host is not None:
+            self._proxy(proxy_host)
+        for kind in (self._http, self._rpc, self._master, self._kv):
+            for stated in (True, False):
+                for instance in self.instances:
+                    kind(instance, stated)
+        self._hccl()
+        for entry, taken in self.book.clashes:
+            self.report.add(
+                "port-clash",
+                f"{entry.owner} ({entry.purpose}) and {taken.owner} ({taken.purpose}) both want "
+                f"{_span(max(entry.first, taken.first), min(entry.last, taken.last))}",
+                "different ports",
+                "change one of the two port variables",
+                entry.host,
+            )
+        return self.plan
+
+    def _note(self, host: str, first: int, last: int, owner: str, purpose: str, bind: str, fixed: bool = True) -> None:
+        if last > LAST_PORT:
+            self.report.add(
+                "port-range",
+                f"{owner} ({purpose}) would reach port {last}",
+                f"at most {LAST_PORT}",
+                "lower the base port",
+                host,
+            )
+        self.book.note(PortRange(host, first, min(last, LAST_PORT), owner, purpose, bind, fixed))
+
+    def _random_ranges(self) -> None:
+        """Ranges in which engines bind where they like, so nothing of ours may stand there."""
+        for instance in self.instances:
+            for engine in instance.engines:
+                config = self.kv_configs[(engine.role, engine.host)]
+                ranks = max(len(engine.devices), 1)
+                if connectors.uses_mooncake_transport(config):
+                    band = connectors.MOONCAKE_BAND_PER_CHIP * max(len(self.hosts[engine.host].chips), 1)
+                    first = connectors.MOONCAKE_BAND_FIRST
+                    self._note(
+                        engine.host, first, first + band - 1, engine.name, "Mooncake transfer (random)", "0.0.0.0", False
+                    )
+                if connectors.uses_sfa(config):
+                    first = MEMFABRIC_FIRST_PORT
+                    self._note(
+                        engine.host, first, first + 2 * ranks - 1, engine.name, "MemFabric (from here on)", "0.0.0.0", False
+                    )
+                if self.profile.sparse_kv_offload and engine.role == "decode":
+                    first = MEMFABRIC_STORE_PORT
+                    self._note(
+                        engine.host,
+                        first,
+                        first + engine.local_ranks - 1,
+                        engine.name,
+                        "MemFabric store of the offload pool",
+                        "127.0.0.1",
+                    )
+
+    def _meta(self, host: str) -> None:
+        for name, purpose in (
+            ("memcache_meta_port", "MemCache meta service"),
+            ("memcache_config_store_port", "MemCache config store"),
+            ("memcache_metrics_port", "MemCache health and metrics"),
+        ):
+            port = self.settings.cluster(name)
+            self._note(host, port, port, "memcache-meta", purpose, self.hosts[host].address)
+
+    def _proxy(self, host: str) -> None:
+        stated = self.settings.cluster("proxy_port")
+        port = stated or self.book.find(self.profile.ports["proxy"], [(host, 0, 1)])
+        self.plan.proxy = port
+        self._note(host, port, port, "proxy", "PD proxy", self.hosts[host].address)
+
+    def _http(self, instance: Instance, stated: bool) -> None:
+        """One port per engine that serves HTTP; on a host they count up from the role's base."""
+        by_host: dict[str, list[Engine]] = {}
+        for engine in instance.engines:
+            if engine.serves_http:
+                by_host.setdefault(engine.host, []).append(engine)
+        name = f"{instance.role}_port"
+        for host, engines in by_host.items():
+            if self.settings.is_set(host, name) != stated:
+                continue
+            if stated:
+                before = sum(
+                    1
+                    for entry in self.book.on(host)
+                    if entry.purpose == "HTTP" and entry.owner.startswith(f"{instance.role}-")
+                )
+                base = self.settings.of_host(host, name) + before
+            else:
+                base = self.book.find(self.profile.ports[instance.role], [(host, 0, len(engines))])
+            bind = self.settings.of_host(host, "pd_http_host")
+            for offset, engine in enumerate(engines):
+                self.plan.http[engine.name] = base + offset
+                self._note(host, base + offset, base + offset, engine.name, "HTTP", bind)
+
+    def _rpc(self, instance: Instance, stated: bool) -> None:
+        """Rendezvous of data-parallel ranks on the first host. Where one engine has them all vLLM needs none."""
+        parallel, head = instance.parallel, instance.engines[0]
+        if parallel.data_parallel_size == 1 and "data_parallel_size" not in parallel.given:
+            return
+        asked = self.settings.of_host(head.host, "pd_data_parallel_rpc_port")
+        if (asked is not None) != stated:
+            return
+        if asked is None and self.profile.rpc_port is None and len(instance.engines) == 1 and not head.external:
+            return
+        port = asked or self.book.find(self.profile.rpc_port or RPC_PORT, [(head.host, 0, 1)])
+        if asked is not None and not self.book.is_free(head.host, port, port):
+            # Stated once for all hosts, needed twice on this one: the first instance has it, the next takes the next.
+            port = self.book.find(port, [(head.host, 0, 1)])
+        self.plan.rpc[instance.name] = port
+        self._note(head.host, port, port, head.name, "data-parallel rendezvous", self.hosts[head.host].address)
+
+    def _master(self, instance: Instance, stated: bool) -> None:
+        """Rendezvous of hosts that share a rank."""
+        head = instance.engines[0]
+        if head.nnodes == 1 or stated != self.settings.is_set(head.host, "pd_master_port"):
+            return
+        port = self.book.find(self.settings.of_host(head.host, "pd_master_port"), [(head.host, 0, 1)])
+        self.plan.master[instance.name] = port
+        self._note(head.host, port, port, head.name, "rendezvous of hosts", self.hosts[head.host].address)
+
+    def _kv(self, instance: Instance, stated: bool) -> None:
+        """Control ports of the connector: one per chip, counted over all data-parallel ranks (mooncake_connector.py)."""
+        head = instance.engines[0]
+        config = self.kv_configs[(head.role, head.host)]
+        name = f"{instance.role}_kv_port"
+        if not connectors.binds_kv_port(config, instance.role) or self.settings.is_set(head.host, name) != stated:
+            return
+        world = instance.parallel.world_size
+        spans = [(e.host, e.start_rank * world, e.local_ranks * world) for e in instance.engines]
+        base = self.settings.of_host(head.host, name)
+        if base is None:
+            chips = max(len(self.hosts[e.host].chips) for e in instance.engines)
+            band_end = connectors.MOONCAKE_BAND_FIRST + connectors.MOONCAKE_BAND_PER_CHIP * chips
+            mooncake = connectors.uses_mooncake_transport(config)
+            base = self.book.find(band_end if mooncake else connectors.SFA_FIRST_PORT, spans)
+        self.plan.kv[instance.name] = base
+        for engine, (host, offset, length) in zip(instance.engines, spans, strict=True):
+            first = base + offset
+            self._note(host, first, first + length - 1, engine.name, "KV transfer control", self.hosts[host].address)
+
+    def _hccl(self) -> None:
+        for instance in self.instances:
+            for engine in instance.engines:
+                host = engine.host
+                if not self.hosts[host].chips:
+                    continue
+                base = self.settings.of_host(host, "pd_hccl_if_base_port")
+                port = self.book.find(base, [(host, 0, HCCL_SPAN)], HCCL_STEP)
+                self.plan.hccl[engine.name] = port
+                self._note(host, port, port + HCCL_SPAN - 1, engine.name, "HCCL", self.hosts[host].address)
+
+
+def _span(first: int, last: int) -> str:
+    return f"port {first}" if first == last else f"ports {first}-{last}"

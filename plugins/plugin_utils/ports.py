@@ -1,0 +1,99 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""Ports of a cluster: who takes which on which host, clashes avoided where the user left the choice."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+EPHEMERAL = (32768, 60999)  # Linux' default net.ipv4.ip_local_port_range
+LAST_PORT = 65535
+
+#: HCCL takes a few ports from HCCL_IF_BASE_PORT on, one per chip of a host at most.
+HCCL_SPAN = 32
+HCCL_STEP = 100
+
+MEMFABRIC_STORE_PORT = 8500  # loopback store of the offload pool, one port per data-parallel rank of a host
+MEMFABRIC_FIRST_PORT = 9000  # workers of a MemFabric connector choose freely from here on
+
+
+@dataclass(frozen=True)
+class PortRange:
+    """Ports ``first`` to ``last`` of one owner. ``fixed`` false: the owner picks some of them at random."""
+
+    host: str
+    first: int
+    last: int
+    owner: str
+    purpose: str
+    bind: str
+    fixed: bool = True
+
+    def overlaps(self, other: PortRange) -> bool:
+        return self.first <= other.last and other.first <= self.last
+
+    def as_dict(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+class PortBook:
+    """Remembers what is taken. Random ranges are noted but block only those that may still move."""
+
+    def __init__(self) -> None:
+        self._by_host: dict[str, list[PortRange]] = defaultdict(list)
+        self.clashes: list[tuple[PortRange, PortRange]] = []
+
+    def note(self, entry: PortRange) -> None:
+        """Take a range that cannot move; remember whom it runs into."""
+        self.clashes += [
+            (entry, taken)
+            for taken in self._by_host[entry.host]
+            if taken.fixed and entry.fixed and entry.overlaps(taken)
+        ]
+        self._by_host[entry.host].append(entry)
+
+    def is_free(self, host: str, first: int, last: int) -> bool:
+        return last <= LAST_PORT and not any(
+            first <= taken.last and taken.first <= last for taken in self._by_host[host]
+        )
+
+    def find(self, base: int, spans: Iterable[tuple[str, int, int]], step: int = 1) -> int:
+        """Lowest base from ``base`` on at which all ``(host, offset, length)`` are free; ``base`` itself if none is."""
+        wanted = list(spans)
+        candidate = base
+        while candidate <= LAST_PORT:
+            blocking = [
+                taken.last
+                for host, offset, length in wanted
+                for taken in self._by_host[host]
+                if candidate + offset <= taken.last and taken.first <= candidate + offset + length - 1
+            ]
+            if not blocking:
+                return candidate
+            candidate += step
+        return base
+
+    def on(self, host: str) -> list[PortRange]:
+        return self._by_host[host]
+
+    def ranges(self) -> list[PortRange]:
+        return [entry for host in self._by_host for entry in self._by_host[host]]
+
+    def reserved(self, host: str, ephemeral: tuple[int, int] = EPHEMERAL) -> list[str]:
+        """Fixed ports inside the ephemeral range, merged, as ``net.ipv4.ip_local_reserved_ports`` wants them."""
+        first, last = ephemeral
+        inside = sorted(
+            (max(entry.first, first), min(entry.last, last))
+            for entry in self._by_host[host]
+            if entry.fixed and entry.first <= last and entry.last >= first
+        )
+        merged: list[list[int]] = []
+        for low, high in inside:
+            if merged and low <= merged[-1][1] + 1:
+                merged[-1][1] = max(merged[-1][1], high)
+            else:
+                merged.append([low, high])
+        return [f"{low}-{high}" if low != high else str(low) for low, high in merged]

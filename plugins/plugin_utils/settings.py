@@ -1,0 +1,180 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""Reads the user's variables out of an inventory: defaults, types, choices, agreement between hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.findings import ERROR, Finding
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.profiles import Profile
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import (
+    FROM_PROFILE,
+    VARIABLES,
+    unknown_names,
+)
+
+AUTO = "auto"
+
+
+class Report:
+    """Findings of the planner; the same one on many hosts becomes one."""
+
+    def __init__(self) -> None:
+        self._hosts: dict[Finding, dict[str, None]] = {}
+
+    def add(
+        self, rule: str, found: str, right: str = "", mend: str = "", host: str = "", severity: str = ERROR, source: str = ""
+    ) -> None:
+        finding = Finding(rule=rule, severity=severity, host="", found=found, right=right, mend=mend, source=source)
+        self._hosts.setdefault(finding, {})[host] = None
+
+    def findings(self) -> list[Finding]:
+        result = []
+        for finding, hosts in self._hosts.items():
+            named = [host for host in hosts if host]
+            fields = dict(vars(finding), host=named[0] if len(named) == 1 else "")
+            if len(named) > 1:
+                fields["found"] = f"{finding.found} (on {len(named)} hosts: {_some(named)})"
+            result.append(Finding(**fields))
+        return result
+
+
+def _some(names: Sequence[str], most: int = 4) -> str:
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown}, …"
+
+
+class Settings:
+    """Values of the variables in ``variables.py``; anything else in the inventory is none of the planner's business."""
+
+    def __init__(self, inventory: Mapping[str, Mapping[str, Any]], report: Report) -> None:
+        self._inventory = inventory
+        self._report = report
+        self._cluster: dict[str, Any] = {}
+        self._checked: dict[tuple[str, str], Any] = {}
+        self.hosts: list[str] = list(inventory)
+
+    def limit_to(self, hosts: Sequence[str]) -> None:
+        """Only these hosts belong to the cluster; cluster-wide values are read from them alone."""
+        self.hosts = list(hosts)
+        self._cluster.clear()
+
+    def of_host(self, host: str, name: str, default: Any = None) -> Any:
+        """The host's own value, ``default`` where it says nothing."""
+        key = (host, name)
+        if key not in self._checked:
+            raw = self._inventory.get(host, {}).get(name)
+            self._checked[key] = raw if raw is None else self._typed(name, raw, host)
+        value = self._checked[key]
+        if value is not None:
+            return value
+        if default is not None:
+            return default
+        fallback = VARIABLES[name].default
+        return None if fallback is FROM_PROFILE else fallback
+
+    def is_set(self, host: str, name: str) -> bool:
+        return self._inventory.get(host, {}).get(name) is not None
+
+    def cluster(self, name: str, default: Any = None) -> Any:
+        """The one value of the cluster."""
+        if name not in self._cluster:
+            stated = {host: self.of_host(host, name) for host in self.hosts if self.is_set(host, name)}
+            values = list(stated.values())
+            if any(value != values[0] for value in values[1:]):
+                listing = "; ".join(f"{host}: {value!r}" for host, value in list(stated.items())[:4])
+                self._report.add(
+                    "variable-differs",
+                    f"{name} differs between hosts ({listing})",
+                    "one value for the whole cluster",
+                    f"set {name} in group_vars/all only",
+                )
+            self._cluster[name] = values[0] if values else None
+        value = self._cluster[name]
+        if value is not None:
+            return value
+        if default is not None:
+            return default
+        fallback = VARIABLES[name].default
+        return None if fallback is FROM_PROFILE else fallback
+
+    def check_names(self, known_elsewhere: Sequence[str] = ()) -> None:
+        """Report variables that look like ours but are not."""
+        seen: dict[str, list[str]] = {}
+        for host in self.hosts:
+            for name in self._inventory.get(host, {}):
+                seen.setdefault(name, []).append(host)
+        for name, near in unknown_names(set(seen) - set(known_elsewhere)):
+            for host in seen[name]:
+                self._report.add(
+                    "unknown-variable",
+                    f"no variable is called {name}",
+                    near or "",
+                    f"write {near}" if near else "remove it, or see docs/variables.md",
+                    host,
+                )
+
+    def _typed(self, name: str, value: Any, host: str) -> Any:
+        """The value in its type; reported and ignored if it has another."""
+        variable = VARIABLES[name]
+        try:
+            typed = _convert(variable.type, value)
+        except ValueError as error:
+            self._report.add("variable-type", f"{name} is {value!r}: {error}", variable.meaning, f"correct {name}", host)
+            return None
+        if variable.choices and typed not in variable.choices:
+            self._report.add(
+                "variable-choice",
+                f"{name} is {value!r}",
+                f"one of {', '.join(variable.choices)}",
+                f"correct {name}",
+                host,
+            )
+            return None
+        return typed
+
+
+_BOOLEANS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+
+
+def _convert(kind: str, value: Any) -> Any:
+    """A value as YAML, ``-e`` or Jinja gave it, in the variable's type."""
+    if kind == "bool":
+        if isinstance(value, bool):
+            return value
+        if str(value).lower() in _BOOLEANS:
+            return _BOOLEANS[str(value).lower()]
+        raise ValueError("not true or false")
+    if kind in ("int", "int_or_auto"):
+        if kind == "int_or_auto" and value == AUTO:
+            return AUTO
+        if isinstance(value, bool) or not _is_int(value):
+            raise ValueError("not a whole number" + (" and not auto" if kind == "int_or_auto" else ""))
+        return int(value)
+    if kind == "dict":
+        if not isinstance(value, Mapping):
+            raise ValueError("not a mapping")
+        return value
+    if kind == "list":
+        if isinstance(value, (str, Mapping)) or not isinstance(value, Sequence):
+            raise ValueError("not a list")
+        return list(value)
+    if isinstance(value, (Mapping, list)):
+        raise ValueError("not a word")
+    return str(value)
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) or (isinstance(value, str) and value.strip().lstrip("-").isdigit())
+
+
+def profile_default(profile: Profile, name: str) -> Any:
+    """What the profile says for the variables whose default is its own."""
+    return {
+        "pd_vllm_version": profile.vllm,
+        "pd_vllm_ascend_version": profile.vllm_ascend,
+        "pd_build": profile.build,
+        "pd_container_privileged": profile.privileged,
+    }[name]
