@@ -88,7 +88,7 @@ def main(out: Path) -> None:
             wheels_from,
             lambda folder: registry.make_index(python, packages, cache / "wheels", folder / "simple"),
         )
-        trees_from = wheels_from + digest(HERE / "trees", repos.ENGINE, HERE / "repos.py", HERE / "gitrepo.py")
+        trees_from = wheels_from + digest(*repos.INPUTS)
         renew(
             out / "git",
             cache / "git.stamp",

@@ -11,6 +11,9 @@ from registry import sdist, wheel
 
 HERE = Path(__file__).parent
 ENGINE = HERE.parent / "engine"
+# The options of `vllm serve` per version are data that the planner and the simulated engine both read.
+OPTIONS = HERE.parent.parent / "plugins" / "plugin_utils" / "data"
+INPUTS = (HERE / "trees", HERE / "repos.py", HERE / "gitrepo.py", ENGINE, *sorted(OPTIONS.glob("vllm-serve-*.json")))
 
 # What of upstream's source distributions goes into the vllm-ascend trees unchanged.
 REAL_FILES = (
@@ -33,8 +36,8 @@ def _readme(name: str) -> Tree:
     return {"README.md": Entry(f"# {name}\n\nLab stand-in. Releases are on their own branches.\n".encode())}
 
 
-def _start(name: str) -> Commit:
-    return Commit(f"Start of {name}", _readme(name), branches=["main"])
+def _start(name: str, branches: tuple[str, ...] = ("main",)) -> Commit:
+    return Commit(f"Start of {name}", _readme(name), list(branches))
 
 
 def _layer(name: str) -> Tree:
@@ -49,26 +52,37 @@ def _engine(package: str, version: str) -> Tree:
 def _vllm(path: Path) -> None:
     line = [_start("vllm")]
     for version in ("0.22.1", "0.26.0"):
+        options = f"vllm-serve-{version}.json"
         tree = _readme("vllm") | _layer("vllm") | _engine("vllm", version)
+        tree[f"vllm/data/{options}"] = Entry((OPTIONS / options).read_bytes())
         line.append(Commit(f"Release {version}", tree, [f"releases/v{version}"], [f"v{version}"]))
     write_bare(path, line)
 
 
 def _vllm_ascend(downloads: Path, target: Path) -> None:
-    def release(version: str, *layers: str) -> Tree:
+    def release(version: str, *layers: Path) -> Tree:
         tree = _readme("vllm-ascend") | _layer("vllm-ascend") | _engine("vllm_ascend", version)
+        tree["vllm_ascend/patch/__init__.py"] = Entry(b"")
         tree |= sdist_tree(sdist(downloads, "vllm-ascend", version), REAL_FILES)
         for layer in layers:
-            tree |= _layer(layer)
+            tree |= folder_tree(layer)
         return tree
 
-    old = Commit("0.22.1rc1", release("0.22.1rc1", "vllm-ascend-0.22.1"), ["releases/v0.22.1rc"], ["v0.22.1rc1"])
+    old_pins = HERE / "trees" / "vllm-ascend-0.22.1"
+    overlays = ENGINE / "overlays"
+    old = Commit("0.22.1rc1", release("0.22.1rc1", old_pins), ["releases/v0.22.1rc"], ["v0.22.1rc1"])
     new = Commit("0.26.0rc1", release("0.26.0rc1"), ["releases/v0.26.0rc"], ["v0.26.0rc1"])
-    line = [_start("vllm-ascend"), old, new]
-    write_bare(target / "vllm-project" / "vllm-ascend.git", line)
+    line = [_start("vllm-ascend", branches=()), old, new]
 
-    # The fork grew from the release and has one commit more, so its version is that of a development build.
-    gather = Commit("Gather small packets", release("0.26.0rc1", "vllm-ascend-gather"), ["group_aggregation_cpu"])
+    # What came after the release: upstream's main bounds the host pool otherwise, the fork gathers small packets. Both
+    # are one commit past the tag, so setuptools-scm calls them development builds.
+    main = Commit("Bound the host pool", release("0.26.0rc1", overlays / "bounded_pool"), ["main"])
+    gather = Commit(
+        "Gather small packets",
+        release("0.26.0rc1", overlays / "small_packet_gather"),
+        ["group_aggregation_cpu", "main"],
+    )
+    write_bare(target / "vllm-project" / "vllm-ascend.git", [*line, main])
     write_bare(target / "zd1204" / "vllm-ascend.git", [*line, gather])
 
 
