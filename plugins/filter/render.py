@@ -1,0 +1,33 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""Filters that render the plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import images
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import service_folder as folder
+
+
+def service_folder(service: dict[str, Any], launcher: str) -> dict[str, Any]:
+    try:
+        return folder.service_folder(service, launcher)
+    except ValueError as error:
+        raise AnsibleFilterError(f"service {service.get('name')}: {error}") from error
+
+
+def waits(services: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"container": f"pd-{service['name']}", "ready": service["ready"]} for service in services]
+
+
+class FilterModule:
+    """The filters of this file."""
+
+    def filters(self) -> dict[str, Any]:
+        return {
+            "service_folder": service_folder,
+            "image_references": images.image_references,
+            "waits": waits,
+        }
