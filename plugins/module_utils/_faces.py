@@ -58,8 +58,8 @@ def probe(faces: Sequence[str], options: Mapping[str, Any], tree: Tree | None = 
     """`{facts: {schema, <face>...}, timing}` of the faces asked for; options as in the modules' documentation."""
     tree = tree or Tree()
     start = time.monotonic()
-    # The answer must leave before the limit: parts are cut a little earlier than the whole.
-    deadline = Deadline(max(0.5, options["timeout_s"] - 0.5))
+    whole = Deadline(options["timeout_s"])
+    deadline = whole.earlier()
     runner = Runner(deadline)
     containers = _engine(faces, options, deadline)
     owners = _containers.Owners(tree, containers.entries)
@@ -80,7 +80,7 @@ def probe(faces: Sequence[str], options: Mapping[str, Any], tree: Tree | None = 
         ),
         "model": lambda: _model.gather(tree, deadline, options["model_paths"]),
     }
-    outcomes = run_all({face: tasks[face] for face in faces}, Deadline(deadline.remaining() + 0.3))
+    outcomes = run_all({face: tasks[face] for face in faces}, whole)
     facts: dict[str, Any] = {"schema": SCHEMA}
     timing: dict[str, Any] = {"faces": {}}
     for face in faces:
@@ -96,7 +96,7 @@ def _engine(faces: Sequence[str], options: Mapping[str, Any], deadline: Deadline
     if not {"npu", "host"} & set(faces):
         return _containers.nothing(None)
     api = DockerApi(options["docker_socket"], timeout_s=deadline.within(10.0))
-    outcome = run_all({"engine": partial(_containers.gather, api, deadline)}, deadline)["engine"]
+    outcome = run_all({"engine": partial(_containers.gather, api, deadline.earlier())}, deadline)["engine"]
     return outcome.value or _containers.nothing(outcome.reason)
 
 

@@ -111,6 +111,8 @@ def _asked_for(
         return None, "{} was asked for, but there is no such interface (there are {})".format(
             nic, ", ".join(sorted(by_name))
         )
+    if address and not _routable([address]):
+        return None, f"{address} was asked for, but no other host reaches it"
     if address:
         holders = [name for name, interface in by_name.items() if address in _ipv4(interface)]
         if not holders or (nic and nic not in holders):

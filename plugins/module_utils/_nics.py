@@ -232,9 +232,10 @@ def _peer(
         found.update(
             interface=names.get(route["index"]), source=route["source"], gateway=route["gateway"], local=route["local"]
         )
-        timeout = runner.deadline.within(3.0)
+        deadline = runner.deadline.earlier()
+        timeout = deadline.earlier().within(3.0)
         connections = {str(port): _connection(str(numeric), port, timeout) for port in peer.get("ports") or []}
-        for port, outcome in run_all(connections, runner.deadline, workers=8).items():
+        for port, outcome in run_all(connections, deadline, workers=8).items():
             found["tcp"][port] = outcome.value or outcome.reason
         found["path_mtu"] = _known_mtu(str(numeric))
         if ping and found["path_mtu"] and not found["local"]:

@@ -104,7 +104,7 @@ def _ask(tool: str, runner: Runner, npu: dict[str, Any]) -> None:
         chip["logic_id"] = row.get("logic_id")
         if chip["phy_id"] is None:
             # A2 prints no physical id: it has one chip per NPU, and the NPU's number is it.
-            chip["phy_id"] = row.get("phy_id", chip["npu"] if single else None)
+            chip["phy_id"] = chip["npu"] if single else row.get("phy_id")
         chip["processes"] = [
             {"pid": process["pid"], "name": process["name"], "hbm_mib": process["hbm_mib"]}
             for process in info.processes

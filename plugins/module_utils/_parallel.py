@@ -10,6 +10,7 @@ import time
 from typing import Any, Callable, Hashable, Mapping, NamedTuple, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
+MARGIN = 0.2  # seconds
 
 
 class Deadline:
@@ -22,6 +23,12 @@ class Deadline:
     def remaining(self) -> float:
         """Seconds left, never negative."""
         return max(0.0, self._end - time.monotonic())
+
+    def earlier(self) -> Deadline:
+        """The deadline for a part of the work, so that the whole can still hand in what the part has."""
+        part = Deadline(self.seconds)
+        part._end = self._end - MARGIN
+        return part
 
     def within(self, seconds: float) -> float:
         """The smaller of `seconds` and what is left."""

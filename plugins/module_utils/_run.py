@@ -59,7 +59,7 @@ class Runner:
         """Run `argv` (no shell) for at most `timeout_s` seconds; never raises."""
         start = time.monotonic()
         try:
-            return _run(list(argv), self.deadline.within(timeout_s))
+            return _run(list(argv), self.deadline.earlier().within(timeout_s))
         finally:
             with self._lock:
                 self._calls.append(Call(PurePath(argv[0]).name, start, time.monotonic()))

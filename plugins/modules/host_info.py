@@ -286,7 +286,7 @@ host:
     ephemeral_ports: [32768, 60999]
     reserved_ports: [[21600, 21600]]
     listeners: [{address: 0.0.0.0, port: 22, protocol: tcp, pid: 812, process: sshd, container: null}]
-    engine: {name: docker, version: 27.5.1, api_version: "1.47", min_api: "1.24", root_dir: /var/lib/docker, reason: null}
+    engine: {name: docker, version: 27.5.1, api_version: "1.47", min_api: "1.24", root_dir: /var/lib/docker}
 timing:
   description: Where the time went, in seconds. See RV(vllm_ascend.pd_serving.host_probe#module:timing).
   returned: always
