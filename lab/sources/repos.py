@@ -86,7 +86,7 @@ def _vllm_ascend(downloads: Path, target: Path) -> None:
     write_bare(target / "zd1204" / "vllm-ascend.git", [*line, gather])
 
 
-def _memory_tree(layer: str, wheels: Path, package: str, folders: dict[str, str]) -> Tree:
+def memory_tree(layer: str, wheels: Path, package: str, folders: dict[str, str]) -> Tree:
     """Sources of MemFabric or MemCache: build scripts, VERSION, the published wheel, and folders out of that wheel."""
     published = wheel(wheels, package, MEMORY_VERSION)
     tree = _readme(layer) | _layer("run-package") | _layer(layer)
@@ -101,11 +101,11 @@ def _memfabric(wheels: Path, path: Path) -> str:
     """Returns the id of the first commit, an older MemFabric, which MemCache's submodule names."""
     main = _start("memfabric_hybrid")
     main.tree |= {"VERSION": Entry(b"1.0.0\n")} | _layer("memfabric_hybrid")
-    tree = _memory_tree("memfabric_hybrid", wheels, "memfabric_hybrid", {"include": "include"})
+    tree = memory_tree("memfabric_hybrid", wheels, "memfabric_hybrid", {"include": "include"})
     return write_bare(path, [main, Commit("Release 1.2", tree, ["release/1.2"])])["main"]
 
 
 def _memcache(wheels: Path, old_fabric: str, path: Path) -> None:
-    tree = _memory_tree("memcache", wheels, "memcache_hybrid", {"config": "config"})
+    tree = memory_tree("memcache", wheels, "memcache_hybrid", {"config": "config"})
     tree["3rdparty/memfabric_hybrid"] = Entry(old_fabric.encode(), "160000")
     write_bare(path, [_start("memcache"), Commit("Release 1.2", tree, ["release/1.2"])])
