@@ -25,8 +25,9 @@ SFA_FIRST_PORT = 20050
 
 ROLE_TO_KV = {"prefill": "kv_producer", "decode": "kv_consumer", "engine": "kv_both"}
 
-#: Fields of the configuration that follow from the topology.
+#: Fields of the configuration that follow from the topology; in a MultiConnector a child may keep its own ``kv_role``.
 OWNED_FIELDS = ("kv_role", "kv_port", "engine_id")
+SIZE_FIELDS = ("dp_size", "tp_size", "pp_size")
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,7 @@ def is_sized(name: str) -> bool:
 def uses_mooncake_transport(config: Mapping[str, Any]) -> bool:
     """Whether the engine's process binds Mooncake's random band."""
     return any(
-        is_sized(str(part.get("kv_connector")))
-        or (part.get("kv_connector") in STORES and _backend(part) == "mooncake")
+        is_sized(str(part.get("kv_connector"))) or (part.get("kv_connector") in STORES and _backend(part) == "mooncake")
         for part in walk(config)
     )
 
@@ -107,7 +107,7 @@ def complete(
     if name == MULTI:
         extra["connectors"] = [complete(child, role, kv_port, sizes) for child in extra.get("connectors") or ()]
     if is_sized(name) and sizes:
-        extra.update({side: own.as_config() for side, own in sizes.items()})
+        extra.update({side: {**(extra.get(side) or {}), **own.as_config()} for side, own in sizes.items()})
     if kv_port is not None and (is_sized(name) or (name == SFA and role == "decode")):
         result["kv_port"] = kv_port
     if extra:
@@ -115,13 +115,15 @@ def complete(
     return result
 
 
-def owned_fields(config: Mapping[str, Any]) -> list[str]:
-    """Fields in a user's configuration that are derived, with their path."""
-    found = [key for key in OWNED_FIELDS if key in config]
+def owned_fields(config: Mapping[str, Any], connector: str | None = None, inside: bool = False) -> list[str]:
+    """Fields in a user's configuration that are derived, with their path. ``connector``: the one that lies below."""
+    found = [key for key in OWNED_FIELDS if key in config and not (inside and key == "kv_role")]
     extra = config.get("kv_connector_extra_config") or {}
-    if is_sized(str(config.get("kv_connector", "MooncakeConnectorV1"))):
-        found += [f"kv_connector_extra_config.{side}" for side in ("prefill", "decode") if side in extra]
+    if is_sized(str(config.get("kv_connector") or connector)):
+        for side in ("prefill", "decode"):
+            sizes = extra.get(side)
+            found += [f"{side}.{key}" for key in SIZE_FIELDS if isinstance(sizes, Mapping) and key in sizes]
     for child in extra.get("connectors") or ():
         if isinstance(child, Mapping):
-            found += [f"connectors.{child.get('kv_connector')}.{field}" for field in owned_fields(child)]
+            found += [f"{child.get('kv_connector')}.{field}" for field in owned_fields(child, inside=True)]
     return found

@@ -42,6 +42,8 @@ OWNED: Mapping[str, str] = {
     "config": "any other variable: the plan writes the file",
 }
 
+_OFFLOAD = "sparse_kv_offload_config"
+
 #: Keys of ``additional-config.sparse_kv_offload_config`` that follow from the plan.
 OWNED_OFFLOAD: Mapping[str, str] = {
     "enabled": "pd_profile",
@@ -50,31 +52,32 @@ OWNED_OFFLOAD: Mapping[str, str] = {
 }
 
 #: Options that an engine without an HTTP server refuses (vllm/entrypoints/cli/serve.py ``run_headless``).
-_NEEDS_HTTP = ("api-server-count",)
+NEEDS_HTTP = ("api-server-count",)
 
 
-def owned(options: Mapping[str, Any], role: str) -> list[tuple[str, str]]:
+def owned(options: Mapping[str, Any], role: str, offload: bool) -> list[tuple[str, str]]:
     """``(option, right variable)`` of options in a user's layer that the plan decides. Not even removing is allowed."""
     found = [(name, OWNED[name].format(role=role)) for name in options if name in OWNED]
-    offload = (options.get("additional-config") or {}) if isinstance(options.get("additional-config"), Mapping) else {}
-    offload = offload.get("sparse_kv_offload_config") or {}
-    if isinstance(offload, Mapping):
-        found += [
-            (f"additional-config.sparse_kv_offload_config.{key}", OWNED_OFFLOAD[key])
-            for key in offload
-            if key in OWNED_OFFLOAD
-        ]
-    return found
+    stated = _offload_config(options) if offload else {}
+    return found + [
+        (f"additional-config.{_OFFLOAD}.{key}", OWNED_OFFLOAD[key]) for key in stated if key in OWNED_OFFLOAD
+    ]
 
 
-def without_owned(options: Mapping[str, Any]) -> dict[str, Any]:
+def without_owned(options: Mapping[str, Any], offload: bool) -> dict[str, Any]:
     """A layer without what the plan decides; what was left out is reported, see ``owned``."""
     result = {name: value for name, value in options.items() if name not in OWNED}
-    additional = result.get("additional-config")
-    if isinstance(additional, Mapping) and isinstance(additional.get("sparse_kv_offload_config"), Mapping):
-        offload = {k: v for k, v in additional["sparse_kv_offload_config"].items() if k not in OWNED_OFFLOAD}
-        result["additional-config"] = {**additional, "sparse_kv_offload_config": offload}
+    stated = _offload_config(options) if offload else {}
+    if stated:
+        kept = {key: value for key, value in stated.items() if key not in OWNED_OFFLOAD}
+        result["additional-config"] = {**result["additional-config"], _OFFLOAD: kept}
     return result
+
+
+def _offload_config(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    additional = options.get("additional-config")
+    config = additional.get(_OFFLOAD) if isinstance(additional, Mapping) else None
+    return config if isinstance(config, Mapping) else {}
 
 
 def parallel_options(
@@ -129,5 +132,5 @@ def engine_options(
     head |= dict(parallel)
     if served_model_name:
         head["served-model-name"] = served_model_name
-    user = layers if engine.serves_http else {k: v for k, v in layers.items() if k not in _NEEDS_HTTP}
+    user = layers if engine.serves_http else {k: v for k, v in layers.items() if k not in NEEDS_HTTP}
     return {**head, **merge(user, derived)}

@@ -12,7 +12,7 @@ import difflib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -256,14 +256,14 @@ def _set_path(result: dict[str, Any], name: str, path: str, value: Any) -> None:
     target[last] = value
 
 
-@lru_cache(maxsize=None)
+@cache
 def versions() -> tuple[str, ...]:
     """vLLM versions whose options are known, oldest first."""
     found = [path.stem.removeprefix("vllm-serve-") for path in _DATA.glob("vllm-serve-*.json")]
     return tuple(sorted(found, key=lambda text: [int(part) for part in text.split(".")]))
 
 
-@lru_cache(maxsize=None)
+@cache
 def option_table(version: str) -> OptionTable:
     """The table of a version; of one that is not known, the nearest older known one (else the oldest)."""
     known = versions()

@@ -165,7 +165,14 @@ class _Planner:
         self.proxy_host = self.members["proxy"][0] if self.members["proxy"] else None
         self._check_proxy()
         self.ports: PortPlan = allocate(
-            self.instances, self.hosts, self.settings, self.profile, self.kv_raw, self.meta_host, self.proxy_host, self.report
+            self.instances,
+            self.hosts,
+            self.settings,
+            self.profile,
+            self.kv_raw,
+            self.meta_host,
+            self.proxy_host,
+            self.report,
         )
         self.meta = self._meta_address()
         self.sizes: dict[str, OffloadSizes] = self._offload_sizes()
@@ -201,7 +208,8 @@ class _Planner:
             self.settings.of_host(host, f"{role}_kv_transfer_config"),
         )
         if self.profile.name != "custom":
-            for field in connectors.owned_fields(user):
+            below = self.profile.kv_transfer.get(role, {}).get("kv_connector")
+            for field in connectors.owned_fields(user, below):
                 self.report.add(
                     "owned-kv-field",
                     f"{role}_kv_transfer_config sets {field}, which follows from the plan",
@@ -308,12 +316,12 @@ class _Planner:
             ):
                 meaning = self.table.normalise(layer)
                 self._check_options(name, meaning, role, host)
-                layers.append(without_owned(meaning))
+                layers.append(without_owned(meaning, self.profile.sparse_kv_offload))
             self._layers[key] = merge(*layers)
         return self._layers[key]
 
     def _check_options(self, layer: str, options: Mapping[str, Any], role: str, host: str) -> None:
-        for name, right in owned(options, role):
+        for name, right in owned(options, role, self.profile.sparse_kv_offload):
             self.report.add(
                 "owned-option", f"{layer} sets {name}, which follows from the plan", right, f"use {right} instead", host
             )
@@ -354,7 +362,11 @@ class _Planner:
         return derived
 
     def _gathers(self, role: str) -> bool:
-        return role == "decode" and self.profile.sparse_kv_offload and bool(self.settings.cluster("pd_small_packet_gather"))
+        return (
+            role == "decode"
+            and self.profile.sparse_kv_offload
+            and bool(self.settings.cluster("pd_small_packet_gather"))
+        )
 
     def _options(self, engine: Engine) -> dict[str, Any]:
         instance = self.by_instance[engine.instance]
@@ -686,12 +698,11 @@ class _Planner:
     def _images(self) -> dict[str, Any]:
         if not hasattr(self, "_image_cache"):
             generation = next(
-                (self.settings.of_host(name, "pd_npu_generation") for name in self.hosts), VARIABLES["pd_npu_generation"].default
+                (self.settings.of_host(name, "pd_npu_generation") for name in self.hosts),
+                VARIABLES["pd_npu_generation"].default,
             )
             base = self.settings.cluster("pd_image") or self.profile.image(str(generation))
-            configs = {
-                role: [self.kv_raw[(role, host)] for host in self.members[role]] for role in self.profile.roles
-            }
+            configs = {role: [self.kv_raw[(role, host)] for host in self.members[role]] for role in self.profile.roles}
             fabric = any(
                 connectors.uses_sfa(config) or connectors.uses_memcache(config)
                 for role in configs.values()
@@ -781,7 +792,11 @@ class _Planner:
                 "roles": host.roles,
                 "services": [service["name"] for service in own],
                 "images": list(dict.fromkeys(service["image"] for service in own)),
-                "folders": [base, logs, *(f"{logs}/{service['name']}" for service in own if service["kind"] != "proxy")],
+                "folders": [
+                    base,
+                    logs,
+                    *(f"{logs}/{service['name']}" for service in own if service["kind"] != "proxy"),
+                ],
                 "reserved_ports": self.ports.book.reserved(name, host.facts.ephemeral_ports or (32768, 60999)),
                 "chips": len(host.chips),
                 "devices": list(host.devices),

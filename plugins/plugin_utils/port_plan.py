@@ -117,12 +117,24 @@ class _Allocation:
                     band = connectors.MOONCAKE_BAND_PER_CHIP * max(len(self.hosts[engine.host].chips), 1)
                     first = connectors.MOONCAKE_BAND_FIRST
                     self._note(
-                        engine.host, first, first + band - 1, engine.name, "Mooncake transfer (random)", "0.0.0.0", False
+                        engine.host,
+                        first,
+                        first + band - 1,
+                        engine.name,
+                        "Mooncake transfer (random)",
+                        "0.0.0.0",
+                        False,
                     )
                 if connectors.uses_sfa(config):
                     first = MEMFABRIC_FIRST_PORT
                     self._note(
-                        engine.host, first, first + 2 * ranks - 1, engine.name, "MemFabric (from here on)", "0.0.0.0", False
+                        engine.host,
+                        first,
+                        first + 2 * ranks - 1,
+                        engine.name,
+                        "MemFabric (from here on)",
+                        "0.0.0.0",
+                        False,
                     )
                 if self.profile.sparse_kv_offload and engine.role == "decode":
                     first = MEMFABRIC_STORE_PORT

@@ -25,7 +25,14 @@ class Report:
         self._hosts: dict[Finding, dict[str, None]] = {}
 
     def add(
-        self, rule: str, found: str, right: str = "", mend: str = "", host: str = "", severity: str = ERROR, source: str = ""
+        self,
+        rule: str,
+        found: str,
+        right: str = "",
+        mend: str = "",
+        host: str = "",
+        severity: str = ERROR,
+        source: str = "",
     ) -> None:
         finding = Finding(rule=rule, severity=severity, host="", found=found, right=right, mend=mend, source=source)
         self._hosts.setdefault(finding, {})[host] = None
@@ -122,7 +129,9 @@ class Settings:
         try:
             typed = _convert(variable.type, value)
         except ValueError as error:
-            self._report.add("variable-type", f"{name} is {value!r}: {error}", variable.meaning, f"correct {name}", host)
+            self._report.add(
+                "variable-type", f"{name} is {value!r}: {error}", variable.meaning, f"correct {name}", host
+            )
             return None
         if variable.choices and typed not in variable.choices:
             self._report.add(

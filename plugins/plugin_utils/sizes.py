@@ -113,7 +113,11 @@ def _input(
     }
     store = next((part for part in connectors.walk(kv_config) if part.get("kv_connector") in connectors.STORES), {})
     extra = store.get("kv_connector_extra_config") or {}
-    layerwise = {"layerwise_num_shared_buffers": extra.get("layerwise_num_shared_buffers")} if extra.get("use_layerwise") else {}
+    layerwise = (
+        {"layerwise_num_shared_buffers": extra.get("layerwise_num_shared_buffers")}
+        if extra.get("use_layerwise")
+        else {}
+    )
     independent = extra.get("layerwise_independent_layers")
     if layerwise and isinstance(independent, list):
         layerwise["layerwise_independent_layers"] = tuple(independent)

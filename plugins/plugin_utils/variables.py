@@ -84,10 +84,20 @@ _TABLE = (
     Variable("pd_log_dir", "path", "logs on the hosts, one folder per service", "/var/log/vllm-ascend-pd"),
     Variable("pd_nic", "str", "serving network interface (default: probed)", None, HOST),
     Variable("pd_address", "str", "its IPv4 address (default: probed)", None, HOST),
-    Variable("pd_npu_generation", "str", "decides the number of chips where no probe has counted", "A3", HOST, "", ("A2", "A3")),
+    Variable(
+        "pd_npu_generation",
+        "str",
+        "decides the number of chips where no probe has counted",
+        "A3",
+        HOST,
+        "",
+        ("A2", "A3"),
+    ),
     Variable("pd_devices", "list", "physical chip ids to use (default: all)", None, HOST),
     # ---- topology ----
-    Variable("pd_instance", "str", "hosts of a role that share it form one instance (default: each host alone)", None, HOST),
+    Variable(
+        "pd_instance", "str", "hosts of a role that share it form one instance (default: each host alone)", None, HOST
+    ),
     Variable(
         "{role}_instances",
         "list",
@@ -104,7 +114,9 @@ _TABLE = (
         FROM_PROFILE,
         HOST,
     ),
-    Variable("pd_data_parallel_size_local", "int", "data-parallel ranks on this host (default: spread evenly)", None, HOST),
+    Variable(
+        "pd_data_parallel_size_local", "int", "data-parallel ranks on this host (default: spread evenly)", None, HOST
+    ),
     # ---- options and environment, weakest first ----
     Variable("pd_vllm_args", "dict", "options of `vllm serve` for all engines", {}, HOST),
     Variable("{role}_vllm_args", "dict", "… of this role", {}, HOST),
@@ -135,21 +147,71 @@ _TABLE = (
     Variable("pd_http_host", "str", "address that engines bind", "0.0.0.0", HOST),
     Variable("proxy_port", "int", "port of the PD proxy", FROM_PROFILE),
     Variable("proxy_address", "str", "address of the PD proxy (default: serving address of its host)"),
-    Variable("{role}_kv_port", "int", "base of the KV transfer control ports (default: by connector, free of clashes)", None, HOST),
-    Variable("pd_hccl_if_base_port", "int", "HCCL_IF_BASE_PORT of the first engine of a host; others: steps of 100", 50000, HOST),
-    Variable("pd_data_parallel_rpc_port", "int", "rendezvous of data-parallel ranks (default 13389 where hosts share an instance)", FROM_PROFILE, HOST),
+    Variable(
+        "{role}_kv_port",
+        "int",
+        "base of the KV transfer control ports (default: by connector, free of clashes)",
+        None,
+        HOST,
+    ),
+    Variable(
+        "pd_hccl_if_base_port",
+        "int",
+        "HCCL_IF_BASE_PORT of the first engine of a host; others: steps of 100",
+        50000,
+        HOST,
+    ),
+    Variable(
+        "pd_data_parallel_rpc_port",
+        "int",
+        "rendezvous of data-parallel ranks (default 13389 where hosts share an instance)",
+        FROM_PROFILE,
+        HOST,
+    ),
     Variable("pd_master_port", "int", "rendezvous of hosts that share one rank", 7001, HOST),
     # ---- MemCache ----
     Variable("memcache_meta_host", "str", "host of the MetaService (default: first prefill host)"),
     Variable("memcache_meta_port", "int", "MetaService: clients", 5000),
     Variable("memcache_config_store_port", "int", "MetaService: config store", 6000),
-    Variable("memcache_metrics_port", "int", "MetaService: /health and /metrics (MemCache's own default, 8000, is every other server's)", 8100),
+    Variable(
+        "memcache_metrics_port",
+        "int",
+        "MetaService: /health and /metrics (MemCache's own default, 8000, is every other server's)",
+        8100,
+    ),
     Variable("memcache_protocol", "str", "how KV moves between host memory and chips", "host_shm", HOST),
-    Variable("memcache_dram_size", "str", "host memory that every prefill rank gives, whole GiB such as `10G`, or `auto`", "10G", HOST),
+    Variable(
+        "memcache_dram_size",
+        "str",
+        "host memory that every prefill rank gives, whole GiB such as `10G`, or `auto`",
+        "10G",
+        HOST,
+    ),
     # ---- sparse KV offload ----
-    Variable("pd_topk_buffer_size", "int_or_auto", "tokens per row of the hot buffer on the chip, or `auto`", 4096, HOST, "tokens"),
-    Variable("pd_dram_size_per_dp_gb", "int_or_auto", "host memory for KV per data-parallel rank, or `auto`", "auto", HOST, "GiB"),
-    Variable("pd_kv_cache_memory_bytes", "int_or_auto", "`--kv-cache-memory-bytes`, or `auto` (sparse decode only)", "auto", HOST, "bytes"),
+    Variable(
+        "pd_topk_buffer_size",
+        "int_or_auto",
+        "tokens per row of the hot buffer on the chip, or `auto`",
+        4096,
+        HOST,
+        "tokens",
+    ),
+    Variable(
+        "pd_dram_size_per_dp_gb",
+        "int_or_auto",
+        "host memory for KV per data-parallel rank, or `auto`",
+        "auto",
+        HOST,
+        "GiB",
+    ),
+    Variable(
+        "pd_kv_cache_memory_bytes",
+        "int_or_auto",
+        "`--kv-cache-memory-bytes`, or `auto` (sparse decode only)",
+        "auto",
+        HOST,
+        "bytes",
+    ),
     Variable("pd_small_packet_gather", "bool", "small-packet gather on decode (needs the fork that has it)", False),
     # ---- running ----
     Variable(

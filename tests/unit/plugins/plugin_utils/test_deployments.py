@@ -1,0 +1,300 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""Upstream's multi-node deployments: the inventory that the tool writes must plan the same engines.
+
+``PD_DEPLOYMENTS`` names another folder of deployments. Compared are engines by node and chips, arguments by what they
+mean, and the environment. These differences are allowed, and no others:
+
+* a control port of a KV connector that stood in Mooncake's random band or in another's range has moved;
+* VLLM_HOST_IP and the variables of the serving interface (HCCL_IF_*, *_SOCKET_IFNAME) are added;
+* engine ids are left to vLLM;
+* path variables stand as prepend lists.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import connectors
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.engine_options import OWNED
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.environment import OWNED as OWNED_ENV
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.environment import PATH_LIKE
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.options import OptionTable, option_table
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.planner import plan
+
+ROOT = Path(__file__).resolve().parents[4]
+FOLDER = Path(os.environ.get("PD_DEPLOYMENTS") or ROOT / "tests" / "fixtures" / "deployments")
+FILES = sorted(FOLDER.glob("*.json"))
+
+#: Added for every engine.
+INTERFACE = {
+    name for name, variable in OWNED_ENV.items() if variable in ("pd_address", "pd_nic", "pd_hccl_if_base_port")
+}
+
+ROLES = {"prefill": "prefill", "decode": "decode", "engine": "mixed"}
+
+#: What vLLM takes where an option is not given (vllm/engine/arg_utils.py, vllm/config/parallel.py).
+DEFAULTS = {
+    "host": "0.0.0.0",
+    "port": 8000,
+    "tensor-parallel-size": 1,
+    "pipeline-parallel-size": 1,
+    "prefill-context-parallel-size": 1,
+    "decode-context-parallel-size": 1,
+    "data-parallel-size": 1,
+    "data-parallel-start-rank": 0,
+    "data-parallel-rpc-port": 29550,
+    "data-parallel-hybrid-lb": False,
+    "nnodes": 1,
+    "node-rank": 0,
+    "master-addr": "127.0.0.1",
+    "master-port": 29501,
+    "headless": False,
+}
+
+
+def _load_tool() -> Any:
+    path = ROOT / "tools" / "deployment_to_inventory.py"
+    spec = importlib.util.spec_from_file_location("deployment_to_inventory", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+tool = _load_tool()
+
+
+# ---- inventory, as Ansible would resolve it ----
+
+
+def flatten(inventory: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str, list[str]]]:
+    """Hosts with their variables, and groups: variables of all, of groups by name, of the host."""
+    children = inventory["all"]["children"]
+    groups = {name: list(group["hosts"]) for name, group in children.items()}
+    hosts: dict[str, dict[str, Any]] = {}
+    for members in groups.values():
+        for host in members:
+            hosts.setdefault(host, dict(inventory["all"]["vars"]))
+    for name in sorted(children):
+        for host in groups[name]:
+            hosts[host].update(children[name].get("vars") or {})
+    for group in children.values():
+        for host, own in group["hosts"].items():
+            hosts[host].update(own or {})
+    return hosts, groups
+
+
+# ---- comparison ----
+
+
+def meaning(options: Mapping[str, Any], table: OptionTable, alone: bool) -> dict[str, Any]:
+    """Options by what they mean. ``alone``: one engine holds all ranks, so nothing is exchanged over the rendezvous."""
+    result = {**DEFAULTS, **{name: table.value(name, value) for name, value in options.items()}}
+    result = {name: value for name, value in result.items() if value is not None and value != []}
+    if not isinstance(result.get("served-model-name", []), list):
+        result["served-model-name"] = [result["served-model-name"]]
+    external = "data-parallel-rank" in options
+    ranks = 1 if external or result["nnodes"] > 1 else result["data-parallel-size"]
+    result.setdefault("data-parallel-size-local", ranks)
+    if result["headless"]:
+        result.pop("host")
+        result.pop("port")
+    elif result["data-parallel-start-rank"]:
+        result["data-parallel-hybrid-lb"] = True  # vLLM infers it from a start rank on an engine with a server
+    if alone and not external:
+        result.pop("data-parallel-address", None)
+        result.pop("data-parallel-rpc-port")
+    if "kv-transfer-config" in result:
+        result["kv-transfer-config"] = tool.comparable_kv(result["kv-transfer-config"])
+    return result
+
+
+def kv_ports(config: Mapping[str, Any]) -> list[int]:
+    return [int(part["kv_port"]) for part in connectors.walk(config) if part.get("kv_port") is not None]
+
+
+def expected_engines(
+    deployment: Mapping[str, Any], table: OptionTable
+) -> dict[tuple[int, tuple[int, ...]], dict[str, Any]]:
+    """Upstream's engines by node and chips."""
+    result = {}
+    taken: dict[int, int] = {}
+    for data in deployment["engines"]:
+        engine = tool.read_engine(data, table)
+        devices = engine.devices
+        if devices is None:
+            first = taken.get(engine.node, 0)
+            devices = list(range(first, first + engine.chips))
+        devices = devices[: engine.chips]
+        taken[engine.node] = max(taken.get(engine.node, 0), devices[-1] + 1)
+        options = table.parse(data["argv"])
+        result[data["node"], tuple(devices)] = {
+            "role": data["role"],
+            "options": meaning(options, table, engine.local_ranks == engine.dp and engine.nnodes == 1),
+            "kv_ports": kv_ports(options.get("kv-transfer-config") or {}),
+            "env": engine.env,
+            "paths": engine.paths,
+        }
+    return result
+
+
+def planned_engines(
+    made: Mapping[str, Any], nodes: list[str], table: OptionTable
+) -> dict[tuple[int, tuple[int, ...]], dict[str, Any]]:
+    """The plan's engines by node and chips."""
+    services = {(service["host"], service["name"]): service for service in made["services"]}
+    sizes = {instance["name"]: instance for instance in made["instances"]}
+    result = {}
+    for engine in made["engines"]:
+        node = nodes.index(made["hosts"][engine["host"]]["address"])
+        service = services[engine["host"], engine["service"]]
+        env = {**service["env"], **engine["env"]}
+        visible = env.pop("ASCEND_RT_VISIBLE_DEVICES", None)
+        if visible is not None:  # what the process sees are the chips that the plan says
+            nodes_of_container = [
+                int(path.removeprefix("/dev/davinci"))
+                for path in service["container"]["devices"]
+                if path.removeprefix("/dev/davinci").isdigit()
+            ]
+            seen = [int(part) for part in visible.split(",")]
+            assert [nodes_of_container[index] for index in seen] == engine["devices"]
+        result[node, tuple(engine["devices"])] = {
+            "role": ROLES[engine["role"]],
+            "options": meaning(engine["vllm_args"], table, len(sizes[engine["instance"]]["engines"]) == 1),
+            "kv_ports": kv_ports(engine["vllm_args"].get("kv-transfer-config") or {}),
+            "env": env,
+            "paths": service["prepend"],
+        }
+    return result
+
+
+def differences(deployment: Mapping[str, Any], made: Mapping[str, Any]) -> list[str]:
+    """What is not equal, beyond the closed list."""
+    table = option_table(made["versions"]["vllm"])
+    theirs = expected_engines(deployment, table)
+    ours = planned_engines(made, deployment["nodes"], table)
+    found = []
+    if set(theirs) != set(ours):
+        return [f"engines on {sorted(theirs)}, planned on {sorted(ours)}"]
+    for place, their in theirs.items():
+        our = ours[place]
+        for part in ("role", "paths"):
+            if their[part] != our[part]:
+                found.append(f"{place} {part}: {their[part]} became {our[part]}")
+        for part in ("options", "env"):
+            added = INTERFACE if part == "env" else set()
+            for name in sorted({*their[part], *our[part]} - added):
+                if their[part].get(name) != our[part].get(name):
+                    found.append(f"{place} {part} {name}: {their[part].get(name)!r} became {our[part].get(name)!r}")
+        found += [f"{place} kv_port: {change}" for change in moved_ports(deployment, their, our)]
+    return found
+
+
+def moved_ports(deployment: Mapping[str, Any], their: Mapping[str, Any], our: Mapping[str, Any]) -> Iterator[str]:
+    """Control ports that moved though nothing was in their way."""
+    npus = int(deployment["npu_per_node"])
+    for before, after in zip(their["kv_ports"], our["kv_ports"], strict=True):
+        if before != after and not tool.in_mooncake_band(before, npus):
+            yield f"{before} became {after}"
+        if tool.in_mooncake_band(after, npus) and made_by_planner(our):
+            yield f"{after} stands in Mooncake's random band"
+
+
+def made_by_planner(our: Mapping[str, Any]) -> bool:
+    names = connectors.names(our["options"].get("kv-transfer-config") or {})
+    return any(connectors.is_sized(name) for name in names)
+
+
+# ---- tests ----
+
+
+def load(path: Path) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return data
+
+
+def plan_of(inventory: Mapping[str, Any]) -> dict[str, Any]:
+    return plan(*flatten(inventory))
+
+
+def owned_in(value: Any) -> list[str]:
+    """Owned options and variables in any ``*_vllm_args`` or ``*_env`` of an inventory."""
+    found = []
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if str(key).endswith("vllm_args"):
+                found += [name for name in item if name in OWNED]
+            elif str(key).endswith("_env"):
+                found += [name for name in item if name in OWNED_ENV or name in PATH_LIKE]
+            found += owned_in(item)
+    elif isinstance(value, list):
+        for item in value:
+            found += owned_in(item)
+    return found
+
+
+def test_there_are_deployments() -> None:
+    assert FILES, f"no deployment in {FOLDER}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_plan_equals_deployment(path: Path) -> None:
+    deployment = load(path)
+    made = plan_of(tool.to_inventory(deployment))
+    assert differences(deployment, made) == []
+    stopping = {
+        "layout",
+        "owned-option",
+        "unknown-variable",
+        "environment",
+        "owned-kv-field",
+        "device-list",
+        "no-hosts",
+    }
+    assert [finding for finding in made["findings"] if finding["rule"] in stopping] == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_inventory_holds_nothing_that_is_planned(path: Path) -> None:
+    text = tool.to_yaml(load(path))
+    assert owned_in(tool.yaml.safe_load(text)) == []
+    assert "null" not in text
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_proxy_backends_are_the_engines_that_serve_http(path: Path) -> None:
+    made = plan_of(tool.to_inventory(load(path)))
+    if made["proxy"] is None:
+        assert {engine["role"] for engine in made["engines"]} == {"engine"}
+        return
+    for side in ("prefill", "decode"):
+        serving = {
+            engine["http"]["url"]
+            for engine in made["engines"]
+            if engine["role"] == side and not engine["vllm_args"].get("headless")
+        }
+        assert {f"http://{backend['host']}:{backend['port']}" for backend in made["proxy"][side]} == serving
+
+
+def test_print_how_many_are_equal(capsys: pytest.CaptureFixture[str]) -> None:
+    """For people: one line per folder."""
+    equal = 0
+    for path in FILES:
+        deployment = load(path)
+        try:
+            equal += not differences(deployment, plan_of(tool.to_inventory(deployment)))
+        except ValueError:
+            continue
+    with capsys.disabled():
+        print(f"\n{equal} of {len(FILES)} deployments in {FOLDER} are planned equal")
+    assert equal == len(FILES)

@@ -1,0 +1,695 @@
+#!/usr/bin/env python3
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""Turn a multi-node deployment, given as data, into an inventory that a person would write.
+
+    tools/deployment_to_inventory.py DEPLOYMENT.json...            prints the inventory
+    tools/deployment_to_inventory.py -o FOLDER DEPLOYMENT.json...  writes FOLDER/NAME.yml for each
+
+A deployment lists its nodes and, for every engine, node, role (``prefill``, ``decode``, ``mixed``), argument list and
+environment:
+
+    {"name": ..., "source": ..., "model": ..., "npu_per_node": 16, "nodes": ["192.0.2.10", ...],
+     "engines": [{"node": 0, "role": "prefill", "argv": [...], "env": {...}}, ...]}
+
+What the planner derives (ranks, addresses, ports of followers, devices, both sides' sizes in the connector) is left out;
+what all engines, or all of a role, have in common stands once. Needs the checkout's tree (``make dev``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / ".cache" / "dev"))
+
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import connectors  # noqa: E402
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.engine_options import (  # noqa: E402
+    NEEDS_HTTP,
+    OWNED,
+)
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.environment import (  # noqa: E402
+    OWNED as OWNED_ENV,
+)
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.environment import (  # noqa: E402
+    PATH_LIKE,
+)
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.layers import merge  # noqa: E402
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.options import (  # noqa: E402
+    OptionTable,
+    option_table,
+)
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.port_plan import RPC_PORT  # noqa: E402
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.profiles import PROFILES  # noqa: E402
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import VARIABLES  # noqa: E402
+
+MASTER_PORT = VARIABLES["pd_master_port"].default
+VLLM_PORT, VLLM_RPC_PORT, VLLM_MASTER_PORT = 8000, 29550, 29501  # vLLM's own defaults
+
+ROLES = {"prefill": "prefill", "decode": "decode", "mixed": "engine"}
+
+Mapping_ = dict[str, Any]
+
+
+class NotExpressible(ValueError):
+    """A deployment that no inventory can describe; the message says why."""
+
+
+# ---- reading ----
+
+
+@dataclass
+class Engine:
+    """One engine of the deployment, its arguments as meaning."""
+
+    node: int
+    role: str
+    options: Mapping_
+    env: dict[str, str]
+    paths: dict[str, list[str]]
+    devices: list[int] | None  # as ASCEND_RT_VISIBLE_DEVICES says
+    kv: Mapping_
+
+    def number(self, name: str, default: int) -> int:
+        return int(self.options.get(name, default))
+
+    @property
+    def dp(self) -> int:
+        return self.number("data-parallel-size", 1)
+
+    @property
+    def external(self) -> bool:
+        return "data-parallel-rank" in self.options
+
+    @property
+    def headless(self) -> bool:
+        return bool(self.options.get("headless"))
+
+    @property
+    def start_rank(self) -> int:
+        return self.number("data-parallel-rank" if self.external else "data-parallel-start-rank", 0)
+
+    @property
+    def nnodes(self) -> int:
+        return self.number("nnodes", 1)
+
+    @property
+    def local_ranks(self) -> int:
+        return 1 if self.external or self.nnodes > 1 else self.number("data-parallel-size-local", self.dp)
+
+    @property
+    def world(self) -> int:
+        sizes = ("tensor-parallel-size", "pipeline-parallel-size", "prefill-context-parallel-size")
+        product = 1
+        for name in sizes:
+            product *= self.number(name, 1)
+        return product
+
+    @property
+    def chips(self) -> int:
+        """Chips of this engine on its node."""
+        if self.nnodes > 1:
+            return self.world * self.dp // self.nnodes
+        return self.world * self.local_ranks
+
+
+@dataclass
+class Instance:
+    """Engines that share one data-parallel group, in rank order."""
+
+    role: str
+    engines: list[Engine] = field(default_factory=list)
+
+    @property
+    def nodes(self) -> list[int]:
+        return list(dict.fromkeys(engine.node for engine in self.engines))
+
+    def on(self, node: int) -> list[Engine]:
+        return [engine for engine in self.engines if engine.node == node]
+
+
+def vllm_versions(source: str) -> tuple[str, str] | None:
+    """``releases/v0.22.1rc`` -> (0.22.1, 0.22.1rc1)."""
+    found = re.search(r"releases/v(\d+\.\d+\.\d+)rc\b", source)
+    return (found[1], f"{found[1]}rc1") if found else None
+
+
+def read_engine(data: Mapping[str, Any], table: OptionTable) -> Engine:
+    """One engine of the data; owned variables are split off its environment."""
+    options = table.parse(data["argv"])
+    env: dict[str, str] = {}
+    paths: dict[str, list[str]] = {}
+    devices = None
+    for name, value in data["env"].items():
+        text = str(value)
+        if name in PATH_LIKE:
+            entries = [entry for entry in text.split(":") if entry and entry.strip("${}") != name]
+            if any("$" in entry for entry in entries):
+                raise NotExpressible(f"{name} is built from other variables: {text}")
+            paths[name] = entries
+        elif name == "ASCEND_RT_VISIBLE_DEVICES":
+            devices = [int(part) for part in text.split(",")]
+        elif name not in OWNED_ENV:
+            env[name] = text
+    kv = options.pop("kv-transfer-config", None) or {}
+    return Engine(data["node"], ROLES[data["role"]], options, env, paths, devices, kv)
+
+
+def group(engines: Iterable[Engine], nodes: Sequence[str]) -> list[Instance]:
+    """Engines to instances: by rendezvous where there is one, else each engine is its own."""
+    instances: dict[Any, Instance] = {}
+    for engine in engines:
+        options = engine.options
+        own = nodes[engine.node]
+        if engine.nnodes > 1:
+            key: tuple[Any, ...] = (engine.role, "nnodes", options.get("master-addr"), options.get("master-port"))
+        elif engine.external or engine.local_ranks < engine.dp:
+            address = options.get("data-parallel-address", own)
+            key = (engine.role, "ranks", address, options.get("data-parallel-rpc-port"))
+        else:
+            key = (engine.role, "alone", engine.node, options.get("port", VLLM_PORT))
+        while key in instances and any(_same_rank(engine, other) for other in instances[key].engines):
+            key = (*key, "next")  # the same rank again: another group that shares address and port
+        instances.setdefault(key, Instance(engine.role)).engines.append(engine)
+    for instance in instances.values():
+        instance.engines.sort(key=lambda e: (e.number("node-rank", 0), e.start_rank))
+    return list(instances.values())
+
+
+def _same_rank(one: Engine, other: Engine) -> bool:
+    if one.nnodes > 1:
+        return one.number("node-rank", 0) == other.number("node-rank", 0)
+    return one.start_rank == other.start_rank
+
+
+# ---- writing ----
+
+
+class Writer:
+    """Collects variables for all hosts, for groups and for single hosts."""
+
+    def __init__(self, deployment: Mapping[str, Any]) -> None:
+        self.deployment = deployment
+        self.nodes: list[str] = deployment["nodes"]
+        versions = vllm_versions(deployment.get("source", ""))
+        default = PROFILES["mooncake"]
+        self.versions = versions or (default.vllm, default.vllm_ascend)
+        self.table = option_table(self.versions[0])
+        self.engines = [read_engine(engine, self.table) for engine in deployment["engines"]]
+        self.instances = group(self.engines, self.nodes)
+        self.roles = [role for role in ("prefill", "decode", "engine") if any(e.role == role for e in self.engines)]
+        self.all: Mapping_ = {}
+        self.groups: dict[str, Mapping_] = {role: {} for role in self.roles}
+        self.hosts: dict[int, Mapping_] = {node: {} for node in self._node_order()}
+        self.names = self._host_names()
+        self.shared = {e.node for e in self.engines if len({o.role for o in self.engines if o.node == e.node}) > 1}
+
+    def _node_order(self) -> list[int]:
+        """Nodes so that those of an instance follow each other by rank."""
+        return list(dict.fromkeys(node for instance in self.instances for node in instance.nodes))
+
+    def _host_names(self) -> dict[int, str]:
+        names: dict[int, str] = {}
+        counts: dict[str, int] = {}
+        for node in self.hosts:
+            roles = [role for role in self.roles if any(e.node == node and e.role == role for e in self.engines)]
+            stem = roles[0] if len(roles) == 1 else "both"
+            counts[stem] = counts.get(stem, 0) + 1
+            names[node] = f"{stem}-{counts[stem]}"
+        return names
+
+    def inventory(self) -> Mapping_:
+        self._model_and_profile()
+        self._topology()
+        self._ports()
+        self._single_values()
+        self._layers("vllm_args", self._user_options)
+        self._layers("env", lambda engine: engine.env)
+        self._per_host("pd_prepend_paths", lambda engine: engine.paths)
+        return self._assemble()
+
+    # -- what is served --
+
+    def _model_and_profile(self) -> None:
+        models = {engine.options.get("model") for engine in self.engines}
+        if len(models) > 1:
+            raise NotExpressible(f"engines serve different models: {sorted(map(str, models))}")
+        self.profile = self._choose_profile()
+        self.all["pd_profile"] = self.profile
+        self.all["pd_model_path"] = models.pop() or self.deployment["model"]
+        if self.versions != (PROFILES[self.profile].vllm, PROFILES[self.profile].vllm_ascend):
+            self.all |= {"pd_vllm_version": self.versions[0], "pd_vllm_ascend_version": self.versions[1]}
+        per_node = int(self.deployment.get("npu_per_node", 16))
+        if per_node == 8:
+            self.all["pd_npu_generation"] = "A2"
+        elif per_node != 16:
+            self.all["pd_devices"] = list(range(per_node))
+        served = {
+            tuple(engine.options.get("served-model-name") or ()) for engine in self.engines if not engine.headless
+        }
+        if len(served) > 1:
+            raise NotExpressible("engines have different served names")
+        if names := " ".join(map(str, served.pop())):
+            self.all["pd_served_model_name"] = names
+        self._connectors()
+
+    def _choose_profile(self) -> str:
+        if self.roles == ["engine"]:
+            return "aggregated"
+        found = set().union(*(connectors.names(engine.kv) for engine in self.engines))
+        layerwise = any(name == "MooncakeLayerwiseConnector" for name in found)
+        candidate = "mooncake_layerwise" if layerwise else "mooncake"
+        sides = self._sides()
+        derivable = any(connectors.is_sized(name) for name in found) and all(
+            comparable_kv(connectors.complete(self._user_kv(engine, candidate), engine.role, None, sides))
+            == comparable_kv(engine.kv)
+            for engine in self.engines
+        )
+        return candidate if derivable else "custom"
+
+    def _sides(self) -> dict[str, connectors.Sizes]:
+        sides: dict[str, connectors.Sizes] = {}
+        for engine in self.engines:
+            own = connectors.Sizes(
+                engine.dp, engine.number("tensor-parallel-size", 1), engine.number("pipeline-parallel-size", 1)
+            )
+            sides.setdefault(engine.role, own)
+        return sides
+
+    def _user_kv(self, engine: Engine, profile: str) -> Mapping_:
+        """The connector's configuration without what is derived."""
+        if profile == "custom":
+            return {key: value for key, value in engine.kv.items() if key != "engine_id"}
+        return strip_derived(engine.kv, connectors.ROLE_TO_KV[engine.role])
+
+    def _connectors(self) -> None:
+        below = PROFILES[self.profile].kv_transfer
+        stated = {
+            id(engine): remainder(self._user_kv(engine, self.profile), below.get(engine.role, {}))
+            for engine in self.engines
+        }
+        self._spread(
+            "pd_kv_transfer_config",
+            "{role}_kv_transfer_config",
+            {role: [stated[id(e)] for e in self.engines if e.role == role] for role in self.roles},
+            [(e, stated[id(e)]) for e in self.engines],
+        )
+
+    # -- topology --
+
+    def _topology(self) -> None:
+        settings = {id(instance): self._parallel(instance) for instance in self.instances}
+        crowded = {
+            (node, role)
+            for node in self.hosts
+            for role in self.roles
+            if sum(1 for i in self.instances if i.role == role and node in i.nodes) > 1
+        }
+        for role in self.roles:
+            own = [instance for instance in self.instances if instance.role == role]
+            values = [settings[id(instance)] for instance in own]
+            same = all(value == values[0] for value in values)
+            if same:
+                self.groups[role][f"{role}_parallel"] = values[0]
+            for number, instance in enumerate(own):
+                if any((node, role) in crowded for node in instance.nodes):
+                    self._entry(instance, number, {} if same else settings[id(instance)])
+                    continue
+                for node in instance.nodes:
+                    if not same:
+                        self.hosts[node][f"{role}_parallel"] = settings[id(instance)]
+                    if len(instance.nodes) > 1:
+                        self.hosts[node]["pd_instance"] = f"{role}-{number + 1}" if len(own) > 1 else role
+            self._name_once(role)
+        self._devices(crowded)
+        self._uneven_ranks()
+
+    def _name_once(self, role: str) -> None:
+        """One instance over all hosts of a role: its name stands in the group."""
+        nodes = {engine.node for engine in self.engines if engine.role == role}
+        names = {self.hosts[node].get("pd_instance") for node in nodes}
+        if len(names) == 1 and None not in names and not nodes & self.shared:
+            self.groups[role]["pd_instance"] = names.pop()
+            for node in nodes:
+                del self.hosts[node]["pd_instance"]
+
+    @staticmethod
+    def _parallel(instance: Instance) -> Mapping_:
+        """Sizes as the deployment states them."""
+        head = instance.engines[0]
+        result: Mapping_ = {"tensor_parallel_size": head.number("tensor-parallel-size", 1)}
+        for name in ("pipeline", "prefill-context", "decode-context", "data"):
+            option = f"{name}-parallel-size"
+            if option in head.options:
+                result[option.replace("-", "_")] = head.number(option, 1)
+        if head.external:
+            result["data_parallel_mode"] = "external"
+        elif (
+            len(instance.engines) > 1 and not any(engine.headless for engine in instance.engines)
+        ) or head.options.get("data-parallel-hybrid-lb"):
+            result["data_parallel_mode"] = "hybrid"
+        return result
+
+    def _entry(self, instance: Instance, number: int, parallel: Mapping_) -> None:
+        if len(instance.nodes) > 1:
+            raise NotExpressible("an instance over several nodes shares one of them with another instance of its role")
+        node = instance.nodes[0]
+        entry: Mapping_ = {"name": f"i{number + 1}"}
+        devices = [chip for engine in instance.engines for chip in engine.devices or []]
+        if devices:
+            entry["devices"] = devices
+        if parallel:
+            entry["parallel"] = parallel
+        self.hosts[node].setdefault(f"{instance.role}_instances", []).append(entry)
+
+    def _devices(self, crowded: set[tuple[int, str]]) -> None:
+        """Chips, where they are not simply the node's first in order of rank."""
+        for node in self.hosts:
+            taken = 0
+            for role in self.roles:
+                for instance in (i for i in self.instances if i.role == role and node in i.nodes):
+                    engines = instance.on(node)
+                    stated = [chip for engine in engines for chip in engine.devices or []]
+                    count = sum(engine.chips for engine in engines)
+                    usual = list(range(taken, taken + count))
+                    taken += count
+                    if not stated or stated[:count] == usual or (node, role) in crowded:
+                        continue
+                    if node in self.shared:
+                        self.hosts[node][f"{role}_instances"] = [{"name": "i1", "devices": stated}]
+                    else:
+                        self.hosts[node]["pd_devices"] = stated
+
+    def _uneven_ranks(self) -> None:
+        for instance in self.instances:
+            if instance.engines[0].nnodes > 1 or len(instance.nodes) == 1:
+                continue
+            ranks = {node: sum(engine.local_ranks for engine in instance.on(node)) for node in instance.nodes}
+            total = sum(ranks.values())
+            if total != instance.engines[0].dp:
+                raise NotExpressible(f"ranks on nodes {ranks} do not add up to {instance.engines[0].dp}")
+            share, over = divmod(total, len(ranks))
+            usual = [share + (position < over) for position in range(len(ranks))]
+            if list(ranks.values()) != usual:
+                for node, count in ranks.items():
+                    self.hosts[node]["pd_data_parallel_size_local"] = count
+
+    # -- ports --
+
+    def _ports(self) -> None:
+        default = PROFILES[self.profile].ports
+        for role in self.roles:
+            bases: dict[int, int] = {}
+            for node in self.hosts:
+                serving = [e for e in self.engines if e.node == node and e.role == role and not e.headless]
+                if serving:
+                    bases[node] = min(e.number("port", VLLM_PORT) for e in serving)
+            self._role_value(role, f"{role}_port", bases, default[role])
+            self._role_value(role, f"{role}_kv_port", self._kv_ports(role), None)
+        self._rendezvous("pd_data_parallel_rpc_port", "data-parallel-rpc-port", RPC_PORT, VLLM_RPC_PORT)
+        self._rendezvous("pd_master_port", "master-port", MASTER_PORT, VLLM_MASTER_PORT)
+
+    def _kv_ports(self, role: str) -> dict[int, int]:
+        """Stated control ports, where they do not stand in Mooncake's random band and so would be moved anyway."""
+        result = {}
+        if self.profile == "custom":
+            return {}
+        for engine in (engine for engine in self.engines if engine.role == role):
+            for part in connectors.walk(engine.kv):
+                port = part.get("kv_port")
+                if port is not None and not in_mooncake_band(int(port), int(self.deployment.get("npu_per_node", 16))):
+                    result.setdefault(engine.node, int(port))
+        return result
+
+    def _rendezvous(self, variable: str, option: str, ours: int, theirs: int) -> None:
+        values: dict[int, int] = {}
+        for instance in self.instances:
+            head = instance.engines[0]
+            needed = head.nnodes > 1 if option == "master-port" else len(instance.engines) > 1 or head.external
+            if option in head.options:
+                if not needed or head.number(option, theirs) != ours:
+                    values.setdefault(head.node, head.number(option, theirs))
+            elif needed:
+                values.setdefault(head.node, theirs)
+        heads = {instance.engines[0].node for instance in self.instances}
+        if set(values) == heads and len(set(values.values())) == 1:
+            self.all[variable] = next(iter(values.values()))
+        else:
+            for node, value in values.items():
+                self.hosts[node][variable] = value
+
+    def _role_value(self, role: str, name: str, values: Mapping[int, int], default: int | None) -> None:
+        if not values:
+            return
+        common = max(set(values.values()), key=list(values.values()).count)
+        if common != default:
+            self.groups[role][name] = common
+        for node, value in values.items():
+            if value != common:
+                self.hosts[node][name] = value
+
+    # -- single values --
+
+    def _single_values(self) -> None:
+        for variable, option, default in (
+            ("pd_http_host", "host", "0.0.0.0"),
+            ("pd_kv_cache_memory_bytes", "kv-cache-memory-bytes", None),
+        ):
+            self._per_host(
+                variable,
+                lambda e, o=option, d=default: e.options.get(o) if e.options.get(o) != d and not e.headless else None,
+            )
+
+    def _per_host(self, variable: str, value: Callable[[Engine], Any]) -> None:
+        """A variable of hosts: for all, for the group, or for the host alone, as high as it fits."""
+        values: dict[int, Any] = {}
+        for engine in self.engines:
+            own = value(engine)
+            if own and values.setdefault(engine.node, own) != own:
+                raise NotExpressible(f"{variable} differs between engines of node {engine.node}")
+        if not values:
+            return
+        if len(values) == len(self.hosts) and _all_equal(values.values()):
+            self.all[variable] = next(iter(values.values()))
+            return
+        for role in self.roles:
+            nodes = {engine.node for engine in self.engines if engine.role == role}
+            own = [values.get(node) for node in nodes]
+            if not nodes & self.shared and own[0] is not None and _all_equal(own):
+                self.groups[role][variable] = own[0]
+                values = {node: item for node, item in values.items() if node not in nodes}
+        for node, item in values.items():
+            self.hosts[node][variable] = item
+
+    # -- options and environment --
+
+    def _user_options(self, engine: Engine) -> Mapping_:
+        options = {name: value for name, value in engine.options.items() if name not in OWNED}
+        if engine.headless:  # such an option is dropped there anyway, so it may stand for all
+            head = next(i.engines[0] for i in self.instances if engine in i.engines)
+            options |= {name: head.options[name] for name in NEEDS_HTTP if name in head.options}
+        return options
+
+    def _layers(self, kind: str, read: Callable[[Engine], Mapping_]) -> None:
+        values = [(engine, read(engine)) for engine in self.engines]
+        per_role = {role: [value for engine, value in values if engine.role == role] for role in self.roles}
+        self._spread(
+            f"pd_{kind}", f"{{role}}_{kind}", per_role, values, instance=f"pd_instance_{kind}", host=f"pd_host_{kind}"
+        )
+
+    def _spread(
+        self,
+        for_all: str,
+        for_role: str,
+        per_role: Mapping[str, Sequence[Mapping_]],
+        values: Sequence[tuple[Engine, Mapping_]],
+        instance: str | None = None,
+        host: str | None = None,
+    ) -> None:
+        """What all engines have in common, then what a role has, then the rest where it belongs."""
+        base = common([common(own) for own in per_role.values()], deep=False) if len(per_role) > 1 else {}
+        if base:
+            self.all[for_all] = base
+        roles = {role: common(own) for role, own in per_role.items()}
+        for role, own in roles.items():
+            rest = remainder(own, base)
+            if rest:
+                self.groups[role][for_role.format(role=role)] = rest
+        leftovers = [(e, remainder(value, merge(base, roles[e.role]))) for e, value in values]
+        for engine, rest in leftovers:
+            if not rest:
+                continue
+            name = host or for_role.format(role=engine.role)
+            below = {} if host else remainder(roles[engine.role], base)
+            wanted = merge(below, rest)
+            if engine.node in self.shared and host:
+                entry = self._instance_entry(engine)
+                wanted_in = (
+                    entry.setdefault(instance.removeprefix("pd_instance_"), wanted) if entry and instance else None
+                )
+                if wanted_in != wanted:
+                    raise NotExpressible(f"engines of node {engine.node} differ in {sorted(rest)}")
+            elif self.hosts[engine.node].setdefault(name, wanted) != wanted:
+                raise NotExpressible(f"engines of node {engine.node} differ in {sorted(rest)}")
+
+    def _instance_entry(self, engine: Engine) -> Mapping_ | None:
+        """The entry of a host that carries several instances of a role, if there is one."""
+        entries = self.hosts[engine.node].get(f"{engine.role}_instances") or []
+        own = [i for i in self.instances if i.role == engine.role and engine.node in i.nodes]
+        position = next(index for index, item in enumerate(own) if engine in item.engines)
+        return entries[position] if position < len(entries) else None
+
+    # -- the inventory --
+
+    def _assemble(self) -> Mapping_:
+        children: Mapping_ = {}
+        for role in self.roles:
+            nodes = [n for n in self.hosts if any(e.node == n and e.role == role for e in self.engines)]
+            hosts: Mapping_ = {}
+            for node in nodes:
+                first = role == next(r for r in self.roles if any(e.node == node and e.role == r for e in self.engines))
+                hosts[self.names[node]] = (
+                    {"ansible_host": self.nodes[node], "pd_address": self.nodes[node], **self.hosts[node]}
+                    if first
+                    else None
+                )
+            children[role] = {"hosts": hosts}
+            if self.groups[role]:
+                children[role]["vars"] = self.groups[role]
+        if self.roles != ["engine"]:
+            first = next(e.node for e in self.engines if e.role == "prefill") if "prefill" in self.roles else 0
+            children["proxy"] = {"hosts": {self.names[first]: None}}
+        return {"all": {"vars": self.all, "children": children}}
+
+
+# ---- helpers ----
+
+
+def in_mooncake_band(port: int, npus: int) -> bool:
+    first = connectors.MOONCAKE_BAND_FIRST
+    return first <= port < first + connectors.MOONCAKE_BAND_PER_CHIP * npus
+
+
+def strip_derived(config: Mapping[str, Any], kv_role: str) -> Mapping_:
+    """A connector's configuration without port, id, role and sizes, in every connector inside."""
+    result = {k: v for k, v in config.items() if k not in ("kv_port", "engine_id")}
+    if result.get("kv_role") == kv_role:
+        del result["kv_role"]
+    extra = dict(config.get("kv_connector_extra_config") or {})
+    if connectors.is_sized(str(config.get("kv_connector"))):
+        for side in ("prefill", "decode"):
+            rest = {k: v for k, v in (extra.pop(side, None) or {}).items() if k not in connectors.SIZE_FIELDS}
+            if rest:
+                extra[side] = rest
+    if "connectors" in extra:
+        extra["connectors"] = [strip_derived(child, kv_role) for child in extra["connectors"]]
+    result.pop("kv_connector_extra_config", None)
+    return {**result, "kv_connector_extra_config": extra} if extra else result
+
+
+def comparable_kv(config: Mapping[str, Any]) -> Mapping_:
+    """A connector's configuration without ports and ids, its numbers as numbers."""
+    result = {k: v for k, v in config.items() if k not in ("kv_port", "engine_id")}
+    extra = dict(result.pop("kv_connector_extra_config", None) or {})
+    for side in ("prefill", "decode"):
+        if isinstance(extra.get(side), Mapping):
+            sizes = {k: int(v) if k in connectors.SIZE_FIELDS else v for k, v in extra[side].items()}
+            extra[side] = {k: v for k, v in sizes.items() if (k, v) != ("pp_size", 1)}
+    if "connectors" in extra:
+        extra["connectors"] = [comparable_kv(child) for child in extra["connectors"]]
+    return {**result, "kv_connector_extra_config": extra} if extra else result
+
+
+def common(values: Sequence[Mapping_], deep: bool = True) -> Mapping_:
+    """Entries that all mappings have alike; ``deep``: also the common part of mappings inside."""
+    if not values:
+        return {}
+    result: Mapping_ = {}
+    for key, value in values[0].items():
+        others = [other.get(key, _MISSING) for other in values[1:]]
+        if all(other == value and type(other) is type(value) for other in others):
+            result[key] = value
+        elif deep and isinstance(value, Mapping) and all(isinstance(other, Mapping) for other in others):
+            inner = common([value, *others])
+            if inner:
+                result[key] = inner
+    return result
+
+
+def remainder(value: Mapping_, below: Mapping[str, Any]) -> Mapping_:
+    """What must lie on ``below`` to give ``value``. Nothing of ``below`` may be unwanted."""
+    result: Mapping_ = {}
+    for key, own in value.items():
+        under = below.get(key, _MISSING)
+        if isinstance(own, Mapping) and isinstance(under, Mapping):
+            rest = remainder(own, under)
+            if rest:
+                result[key] = rest
+        elif own != under or type(own) is not type(under):
+            result[key] = own
+    return result
+
+
+_MISSING = object()
+
+
+def _all_equal(values: Iterable[Any]) -> bool:
+    items = list(values)
+    return all(item == items[0] for item in items)
+
+
+def to_inventory(deployment: Mapping[str, Any]) -> Mapping_:
+    """The inventory of a deployment, as YAML data."""
+    return Writer(deployment).inventory()
+
+
+class _Dumper(yaml.SafeDumper):
+    """Indents lists, keeps short lists on one line, writes a host without variables as nothing."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _list(dumper: yaml.SafeDumper, data: list[Any]) -> yaml.Node:
+    plain = all(not isinstance(item, (dict, list)) for item in data)
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=plain)
+
+
+_Dumper.add_representer(list, _list)
+_Dumper.add_representer(type(None), lambda dumper, _: dumper.represent_scalar("tag:yaml.org,2002:null", ""))
+
+
+def to_yaml(deployment: Mapping[str, Any]) -> str:
+    body = yaml.dump(to_inventory(deployment), Dumper=_Dumper, sort_keys=False, width=118)
+    return f"---\n# {deployment['name']}\n# from {deployment.get('source', 'data')}\n{body}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=str(__doc__).split("\n", maxsplit=1)[0])
+    parser.add_argument("deployments", nargs="+", type=Path, metavar="DEPLOYMENT.json")
+    parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="write NAME.yml there instead of printing")
+    arguments = parser.parse_args()
+    for path in arguments.deployments:
+        deployment = json.loads(path.read_text(encoding="utf-8"))
+        text = to_yaml(deployment)
+        if arguments.output:
+            arguments.output.mkdir(parents=True, exist_ok=True)
+            (arguments.output / f"{path.stem}.yml").write_text(text, encoding="utf-8")
+        else:
+            print(text)
+
+
+if __name__ == "__main__":
+    main()
