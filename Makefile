@@ -10,10 +10,10 @@ help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 .PHONY: demo demo-down
-demo: dev ## two simulated A3 hosts, deployed by site.yml, answer a completion
+demo: ## two simulated A3 hosts, deployed by site.yml, answer a completion
 	@tools/demo
 demo-down: ## remove every trace of the demo
-	@lab/lab down --purge
+	@lab/lab clean
 
 .PHONY: test test-all
 test: dev ## everything CI runs
