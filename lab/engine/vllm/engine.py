@@ -90,7 +90,7 @@ class Engine:
                     self.config.model.path, parallel.tensor, parallel.pipeline, parallel.data, self.config.kv_transfer)  # fmt: skip
         with process(f"EngineCore_DP{parallel.data_rank}" if parallel.data > 1 else "EngineCore"):
             self._meet_data_parallel_peers()
-        worker = Worker(self.config, self.settings, self.sparse)
+        worker = self.worker = Worker(self.config, self.settings, self.sparse)  # kept: it holds chips and ports
         with process("Worker_TP0"):
             worker.init_device()
             nodes = self._meet_nodes()
