@@ -33,8 +33,7 @@ class ActionModule(ActionBase):
         facts = _plain(arguments["facts"])
         groups = _plain(task_vars["groups"])
         made = plan(_inventory(task_vars["hostvars"]), groups, facts)
-        evaluate = getattr(rules, "evaluate", lambda *_: [])
-        findings = made["findings"] + [finding.as_dict() for finding in evaluate(made, facts)]
+        findings = [finding.as_dict() for finding in rules.evaluate(made, facts)]
         text = commands.describe(made)
         if arguments["show"]:  # as it is: callbacks would escape the lines that people copy
             self._display.display(text)

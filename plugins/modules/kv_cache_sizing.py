@@ -101,7 +101,7 @@ sizing:
 """
 
 import json
-import os
+from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -112,10 +112,9 @@ def read_config(module: AnsibleModule) -> dict:
     """The model's config, given or read; fails the module with a reason."""
     if module.params["model_config"] is not None:
         return module.params["model_config"]
-    path = os.path.join(module.params["model_path"], "config.json")
+    path = Path(module.params["model_path"]) / "config.json"
     try:
-        with open(path, encoding="utf-8") as stream:
-            config = json.load(stream)
+        config = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         module.fail_json(msg=f"cannot read the model's config {path}: {error}")
     if not isinstance(config, dict):

@@ -1,0 +1,40 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""All rules. Importing an area registers its rules; :func:`judge` runs them, :func:`explain` tells about one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..findings import Finding
+from . import connectors, env, host, memcache, memory, model, nic, npu, parity, ports, proxy, sparse_kv, versions
+from .explain import explain
+from .registry import RULES, Problem, Rule, Verdict, judge
+
+AREAS = {
+    "PORT": ports,
+    "NIC": nic,
+    "NPU": npu,
+    "HOST": host,
+    "MEM": memory,
+    "SPARSE": sparse_kv,
+    "CONN": connectors,
+    "MMC": memcache,
+    "PROXY": proxy,
+    "PARITY": parity,
+    "VER": versions,
+    "MODEL": model,
+    "ENV": env,
+}
+
+
+def evaluate(plan: Mapping[str, Any], facts: Mapping[str, Mapping[str, Any]] | None) -> list[Finding]:
+    """All findings in the order of a report, the planner's among them, waivers applied.
+
+    No facts: the stage before any host is contacted.
+    """
+    return list(judge(plan, facts or None).findings)
+
+
+__all__ = ["AREAS", "RULES", "Problem", "Rule", "Verdict", "evaluate", "explain", "judge"]

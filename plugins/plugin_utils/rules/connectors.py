@@ -1,0 +1,523 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""KV transfer: names and keys of connectors, roles, sizes of both sides, and what cannot go together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .. import connectors as kinds
+from ..findings import ERROR, INFO, WARNING
+from .context import Context, Engine, known
+from .keys import unknown_keys
+from .registry import Problem, rule
+
+MOONCAKE_P2P = ("MooncakeConnectorV1", "MooncakeHybridConnector", "MooncakeLayerwiseConnector")
+#: Connectors of vllm-ascend 0.26.0rc1 (distributed/kv_transfer/__init__.py) and of vLLM that people use beside them.
+KNOWN_CONNECTORS = (
+    *MOONCAKE_P2P,
+    *kinds.STORES,
+    kinds.SFA,
+    kinds.MULTI,
+    "UCMConnector",
+    "LMCacheAscendConnector",
+    "SimpleCPUOffloadConnector",
+    "RecomputeCPUOffloadConnector",
+    "OffloadingConnector",
+    "NixlConnector",
+    "SharedStorageConnector",
+    "ExampleConnector",
+    "P2pNcclConnector",
+    "LMCacheConnectorV1",
+    "LMCacheMPConnector",
+    "DecodeBenchConnector",
+    "MooncakeConnector",
+)
+#: Fields of vLLM's KVTransferConfig.
+TRANSFER_KEYS = (
+    "kv_connector",
+    "engine_id",
+    "kv_buffer_device",
+    "kv_buffer_size",
+    "kv_role",
+    "kv_rank",
+    "kv_parallel_size",
+    "kv_ip",
+    "kv_port",
+    "kv_connector_extra_config",
+    "kv_connector_module_path",
+    "enable_permute_local_kv",
+    "kv_load_failure_policy",
+)
+_MOONCAKE_KEYS = ("prefill", "decode", "use_ascend_direct", "tls_config", "ascend_local_comm_res_path")
+_STORE_KEYS = (
+    "backend",
+    "use_layerwise",
+    "layerwise_num_shared_buffers",
+    "layerwise_prefetch_layers",
+    "layerwise_independent_layers",
+    "layerwise_max_transfer_blocks",
+    "layerwise_max_transfer_bytes",
+    "h2d_stagger_us",
+    "load_async",
+    "consumer_is_to_put",
+    "consumer_is_to_load",
+    "save_decode_cache",
+    "discard_partial_chunks",
+    "lookup_rpc_port",
+    "mooncake_rpc_port",
+    "prefill_pp_size",
+    "prefill_pp_layer_partition",
+    "register_buffer",
+    "use_ascend_direct",
+)
+#: What each connector reads of its kv_connector_extra_config; connectors that are not here are not checked.
+EXTRA_KEYS: Mapping[str, tuple[str, ...]] = {
+    kinds.MULTI: ("connectors",),
+    kinds.SFA: ("transfer_backend", "use_layerwise"),
+    **dict.fromkeys(MOONCAKE_P2P, _MOONCAKE_KEYS),
+    **dict.fromkeys(kinds.STORES, _STORE_KEYS),
+}
+SIDES = {"prefill": "prefill", "decode": "decode"}
+
+
+def extra_of(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    value = part.get("kv_connector_extra_config")
+    return value if isinstance(value, Mapping) else {}
+
+
+def layerwise_store(engine: Engine) -> Mapping[str, Any] | None:
+    """The extra configuration of a KV pool that works layer by layer."""
+    part = engine.part(*kinds.STORES)
+    return extra_of(part) if part is not None and extra_of(part).get("use_layerwise") else None
+
+
+def side(ctx: Context, role: str) -> Engine | None:
+    """An engine that speaks for a role."""
+    engines = ctx.of(role)
+    return engines[0] if engines else None
+
+
+@rule(
+    "PD-CONN-001", ERROR, "unknown connector", per="instance", source="vllm-ascend distributed/kv_transfer/__init__.py"
+)
+def connector_known(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """vLLM looks the connector's name up and fails at start if there is none. Profile custom may name any."""
+    if ctx.profile == "custom":
+        return
+    for part in engine.parts:
+        name = str(part.get("kv_connector"))
+        if part.get("kv_connector_module_path"):
+            continue
+        for key, near in unknown_keys([name], KNOWN_CONNECTORS):
+            yield Problem(key, near or "a registered connector", "mend kv_connector in pd_kv_transfer_config")
+
+
+@rule(
+    "PD-CONN-002",
+    ERROR,
+    "unknown key in kv_transfer_config",
+    per="instance",
+    source="vLLM KVTransferConfig; each connector's own reads",
+)
+def transfer_keys(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """At the top vLLM refuses an unknown key; in kv_connector_extra_config it is ignored, and the default stays in
+    force.
+    """
+    for part in engine.parts:
+        name = str(part.get("kv_connector"))
+        for key, near in unknown_keys(part, TRANSFER_KEYS):
+            yield Problem(f"{name}: {key}", near or "a field of KVTransferConfig", "mend the key")
+        if name in EXTRA_KEYS:
+            for key, near in unknown_keys(extra_of(part), EXTRA_KEYS[name]):
+                yield Problem(
+                    f"{name}: kv_connector_extra_config.{key}",
+                    near or "one of " + ", ".join(EXTRA_KEYS[name]),
+                    "mend the key",
+                )
+
+
+@rule(
+    "PD-CONN-003",
+    ERROR,
+    "SfaRemoteD2HConnector without memfabric",
+    per="instance",
+    source="sfa_pd_rd2h/worker.py:82-95",
+    versions=">=0.26",
+)
+def transfer_backend(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """transfer_backend must be present and memfabric: left out it is a ValueError, anything else a RuntimeError."""
+    for part in engine.parts:
+        if part.get("kv_connector") == kinds.SFA and extra_of(part).get("transfer_backend") != "memfabric":
+            found = extra_of(part).get("transfer_backend") or "left out"
+            yield Problem(f"transfer_backend {found}", "memfabric", "set it in kv_connector_extra_config")
+
+
+@rule(
+    "PD-CONN-004",
+    ERROR,
+    "kv_role does not fit the role",
+    per="instance",
+    source="sfa_pd_rd2h/connector.py:79-86; vLLM KVTransferConfig",
+)
+def roles(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """Prefill produces, decode consumes; connectors inside a MultiConnector need their own kv_role."""
+    right = {"prefill": ["kv_producer", "kv_both"], "decode": ["kv_consumer", "kv_both"]}.get(engine.role)
+    for part in engine.parts:
+        allowed = right
+        if allowed and part.get("kv_connector") == kinds.SFA:
+            allowed = allowed[:1]
+        if allowed and part.get("kv_role") not in allowed:
+            name = part.get("kv_connector")
+            yield Problem(
+                f"{name} at {engine.role}: kv_role {part.get('kv_role')}", allowed[0], "leave kv_role to the plan"
+            )
+
+
+@rule(
+    "PD-CONN-005",
+    ERROR,
+    "tensor parallel sizes of prefill and decode do not match",
+    per="cluster",
+    source="sfa_pd_rd2h/worker.py:549-569; mooncake_connector.py:1983",
+)
+def tensor_ratio(ctx: Context) -> Iterator[Problem]:
+    """Each decode rank reads from P_tp / D_tp prefill ranks: prefill's size must be the same or a multiple.
+
+    SfaRemoteD2H finds out at the first request, Mooncake at start.
+    """
+    for prefill in (one for one in ctx.heads if one.role == "prefill"):
+        for decode in (one for one in ctx.heads if one.role == "decode"):
+            shared = prefill.connectors & decode.connectors & {kinds.SFA, *MOONCAKE_P2P}
+            if not shared:
+                continue
+            exact = kinds.SFA in shared and prefill.tp % decode.tp
+            if prefill.tp < decode.tp or exact:
+                yield Problem(
+                    f"prefill TP {prefill.tp}, decode TP {decode.tp}",
+                    f"a multiple of {decode.tp} at prefill"
+                    if kinds.SFA in shared
+                    else f"{decode.tp} or more at prefill",
+                    "set prefill_parallel or decode_parallel",
+                    decode.host,
+                )
+
+
+@rule(
+    "PD-CONN-006",
+    ERROR,
+    "sizes in the connector differ from the real ones",
+    per="instance",
+    source="vllm-ascend #8345, #10652; mooncake_connector.py:2077-2097",
+)
+def sizes_true(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """Mooncake connectors are told the sizes of both sides; wrong ones end in 'conflicting' errors or wrong ports."""
+    for part in engine.parts:
+        if part.get("kv_connector") not in MOONCAKE_P2P:
+            continue
+        for name in SIDES:
+            other = side(ctx, name)
+            stated = extra_of(part).get(name)
+            if other is None:
+                continue
+            if not isinstance(stated, Mapping):
+                yield Problem(
+                    f"{part['kv_connector']} does not state {name}", f"{name}: dp_size, tp_size", "leave it to the plan"
+                )
+                continue
+            for key, right in (("dp_size", other.dp), ("tp_size", other.tp)):
+                if int(stated.get(key) or 0) != right:
+                    yield Problem(f"{name}.{key} {stated.get(key)}", str(right), "leave it to the plan")
+
+
+@rule(
+    "PD-CONN-007",
+    ERROR,
+    "the KV pool's backend is not stated",
+    per="instance",
+    source="ascend_store/pool_scheduler.py:169-174",
+)
+def backend_explicit(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """backend left out means mooncake, in silence; other names than mooncake, memcache and yuanrong are refused."""
+    part = engine.part(*kinds.STORES)
+    if part is None:
+        return
+    value = extra_of(part).get("backend")
+    if value is None:
+        yield Problem("backend left out: mooncake", "backend: memcache (or mooncake, if meant)", "state it")
+    elif value not in ("mooncake", "memcache", "yuanrong"):
+        yield Problem(f"backend {value}", "mooncake, memcache or yuanrong", "mend it")
+
+
+@rule(
+    "PD-CONN-008",
+    ERROR,
+    "layerwise buffers are set wrong",
+    per="instance",
+    source="ascend_store/layerwise_cache_layout.py:114-156",
+)
+def layerwise_buffers(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """layerwise_num_shared_buffers left out means one per layer, so no HBM is saved (a warning); below 1 or no number
+    is refused.
+
+    layerwise_independent_layers must be a list of existing layers, or all.
+    """
+    extra = layerwise_store(engine)
+    if extra is None:
+        return
+    count = extra.get("layerwise_num_shared_buffers")
+    if count is None:
+        yield Problem(
+            "layerwise_num_shared_buffers left out: no layer shares", "3, as guide 1", "state it", severity=WARNING
+        )
+    for name in ("layerwise_num_shared_buffers", "layerwise_prefetch_layers"):
+        value = extra.get(name)
+        if value is not None and (isinstance(value, bool) or not str(value).lstrip("-").isdigit() or int(value) < 1):
+            yield Problem(f"{name} {value!r}", "a number of 1 or more", "mend it")
+    own = extra.get("layerwise_independent_layers")
+    if own is None or own == "all":
+        return
+    if not isinstance(own, list):
+        yield Problem(f"layerwise_independent_layers {own!r}", "a list of layers, or all", "mend it")
+        return
+    layers = int(ctx.model_config(engine.host).get("num_hidden_layers") or 0)
+    outside = [layer for layer in own if not -layers <= int(layer) < layers]
+    if outside:
+        yield Problem(f"layerwise_independent_layers {outside}", f"-{layers} to {layers - 1}", "mend it")
+
+
+@rule(
+    "PD-CONN-009",
+    ERROR,
+    "connectors that do not go together",
+    per="instance",
+    source="vllm-ascend #7085, #15676; layerwise_and_sparse_kv_cache_offloading.md section 5",
+)
+def combinations(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """MooncakeLayerwiseConnector cannot be combined with layerwise buffer reuse, nor with a KV pool in a
+    MultiConnector.
+    """
+    store = engine.part(*kinds.STORES)
+    if store is not None and "MooncakeLayerwiseConnector" in engine.connectors:
+        yield Problem(
+            "MooncakeLayerwiseConnector with a KV pool", "SfaRemoteD2HConnector or MooncakeConnectorV1", "choose one"
+        )
+
+
+@rule(
+    "PD-CONN-010",
+    ERROR,
+    "layerwise prefill without eager mode",
+    per="instance",
+    source="vllm-ascend main layerwise_and_sparse_kv_cache_offloading.md",
+)
+def layerwise_eager(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """Layer-by-layer transfer does not run inside captured graphs; nothing checks it. Guide 1 leaves --enforce-eager
+    out.
+    """
+    if engine.role == "prefill" and layerwise_store(engine) is not None and not engine.eager:
+        yield Problem("enforce-eager is off", "enforce-eager: true", "set it in prefill_vllm_args")
+
+
+@rule(
+    "PD-CONN-011",
+    WARNING,
+    "prefill drafts more than one token",
+    per="instance",
+    source="pd_disaggregation_mooncake_multi_node.md:242-245",
+)
+def prefill_drafts(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """Upstream's documentation wants num_speculative_tokens 1 on prefill, which emits one token anyway. Both guides
+    have 3.
+
+    It was written for Mooncake; with SfaRemoteD2H it is only noted.
+    """
+    if engine.role == "prefill" and engine.speculative_tokens > 1:
+        severity = INFO if kinds.SFA in engine.connectors else None
+        yield Problem(
+            f"num_speculative_tokens {engine.speculative_tokens}", "1", "set it in prefill_vllm_args", severity=severity
+        )
+
+
+@rule(
+    "PD-CONN-012",
+    ERROR,
+    "pipeline or context parallelism that the connector does not take",
+    per="instance",
+    source="mooncake_connector.py:2096; mooncake_layerwise_connector.py:862-866; vllm-ascend #4244",
+)
+def parallelism(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """Mooncake: decode has no pipeline parallelism, and PP and PCP are not both above 1. Layerwise: decode's PCP is 1.
+
+    With the KV pool on memcache pipeline parallelism does not work (another rule).
+    """
+    names = engine.connectors & set(MOONCAKE_P2P)
+    if not names:
+        return
+    if engine.role == "decode" and engine.pp > 1:
+        yield Problem(f"decode PP {engine.pp}", "1", "set decode_parallel")
+    if engine.pp > 1 and engine.pcp > 1:
+        yield Problem(f"PP {engine.pp} and PCP {engine.pcp}", "one of them 1", f"set {engine.role}_parallel")
+    if "MooncakeLayerwiseConnector" in names and engine.role == "decode" and engine.pcp > 1:
+        yield Problem(f"decode PCP {engine.pcp}", "1", "set decode_parallel")
+
+
+@rule(
+    "PD-CONN-013", ERROR, "context parallel sizes do not fit", per="instance", source="vllm-ascend platform.py:730-751"
+)
+def context_parallel(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """With KV transfer cp-kv-cache-interleave-size must be the block size; TP must be a multiple of DCP.
+
+    Sparse attention wants DCP equal to TP.
+    """
+    if engine.pcp * engine.dcp == 1:
+        return
+    block = int(engine.args.get("block-size") or 128)
+    interleave = int(engine.args.get("cp-kv-cache-interleave-size") or 1)
+    if engine.transfer and interleave != block:
+        yield Problem(
+            f"cp-kv-cache-interleave-size {interleave}, block-size {block}",
+            str(block),
+            f"set it in {engine.role}_vllm_args",
+        )
+    if engine.tp % engine.dcp:
+        yield Problem(f"TP {engine.tp}, DCP {engine.dcp}", "TP a multiple of DCP", f"set {engine.role}_parallel")
+    if engine.dcp > 1 and ctx.model_config(engine.host).get("index_topk") and engine.dcp != engine.tp:
+        yield Problem(
+            f"sparse attention with DCP {engine.dcp}, TP {engine.tp}", f"{engine.tp}", "set DCP to TP, or to 1"
+        )
+
+
+@rule("PD-CONN-014", ERROR, "engines share an engine_id", per="cluster", source="mooncake_connector.py:1366; guide 2")
+def engine_ids(ctx: Context) -> Iterator[Problem]:
+    """engine_id must differ between all engines ("Conflict engine id"). Left out, vLLM draws one, which is best."""
+    seen: dict[str, Engine] = {}
+    for engine in ctx.heads:
+        value = engine.transfer.get("engine_id")
+        if value is None:
+            continue
+        if str(value) in seen:
+            other = seen[str(value)]
+            yield Problem(
+                f"{other.name} and {engine.name} have engine_id {value}", "one each", "remove engine_id", engine.host
+            )
+        seen[str(value)] = engine
+
+
+@rule(
+    "PD-CONN-015",
+    ERROR,
+    "decode has no kv_port",
+    per="instance",
+    source="sfa_pd_rd2h/scheduler.py:240-256; vLLM default 14579",
+)
+def kv_port(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """Prefill finds decode's ranks at kv_port and above. Without one vLLM takes 14579 for every engine of the host."""
+    if engine.transfer and kinds.binds_kv_port(engine.transfer, engine.role):
+        for part in engine.parts:
+            name = str(part.get("kv_connector"))
+            if (name == kinds.SFA or name in MOONCAKE_P2P) and part.get("kv_port") is None:
+                yield Problem(f"{name} without kv_port", "a kv_port", f"set {engine.role}_kv_port")
+
+
+@rule(
+    "PD-CONN-016",
+    INFO,
+    "a key that nobody reads",
+    per="instance",
+    source="vllm-ascend: use_ascend_direct is read by no file",
+)
+def dead_keys(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """use_ascend_direct stands in guide 2 and in upstream's examples, but no code of vllm-ascend reads it."""
+    if any("use_ascend_direct" in extra_of(part) for part in engine.parts):
+        yield Problem("use_ascend_direct", "left out", "may be removed")
+
+
+@rule(
+    "PD-CONN-017",
+    ERROR,
+    "a configuration is text instead of a mapping",
+    per="engine",
+    source="vLLM #19448; spark-vllm-docker #111",
+)
+def mappings(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """JSON written by hand loses its quotes in shell or YAML. Give a mapping; it is made into JSON once, at the end."""
+    names = ("kv-transfer-config", "additional-config", "speculative-config", "compilation-config")
+    for name in names:
+        value = engine.args.get(name)
+        if value is not None and not isinstance(value, Mapping) and not isinstance(value, int):
+            yield Problem(
+                f"{name} is {type(value).__name__}: {str(value)[:60]}", "a mapping", "write it as YAML mapping"
+            )
+
+
+@rule(
+    "PD-CONN-018",
+    ERROR,
+    "the KV pool meets different tensor parallel sizes",
+    per="cluster",
+    source="ascend_store/pool_worker.py:224-242",
+)
+def pool_tensor_sizes(ctx: Context) -> Iterator[Problem]:
+    """A layerwise or sparse KV pool is shared only between engines of one tensor parallel size."""
+    sizes: dict[int, list[str]] = {}
+    for engine in ctx.heads:
+        if layerwise_store(engine) is not None:
+            sizes.setdefault(engine.tp, []).append(engine.name)
+    if len(sizes) > 1:
+        yield Problem(
+            "; ".join(f"TP {tp}: {', '.join(names)}" for tp, names in sorted(sizes.items())),
+            "one size",
+            "set the parallel sizes",
+        )
+
+
+@rule(
+    "PD-CONN-019",
+    WARNING,
+    "the recompute scheduler is on at prefill",
+    per="instance",
+    source="guide 2, notes on parameters",
+)
+def recompute_scheduler(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """recompute_scheduler_enable sends a request whose KV does not fit back to prefill: it belongs on decode only."""
+    if engine.role == "prefill" and engine.scheduler_option("recompute_scheduler_enable"):
+        yield Problem("recompute_scheduler_enable: true", "decode only", "remove it from prefill_vllm_args")
+
+
+@rule(
+    "PD-CONN-020",
+    ERROR,
+    "prefill and decode speak different connectors",
+    per="cluster",
+    source="vLLM KVConnectorFactory",
+)
+def same_connector(ctx: Context) -> Iterator[Problem]:
+    """Prefill and decode must have a transfer connector in common, or no KV ever arrives and requests hang."""
+    for prefill in (one for one in ctx.heads if one.role == "prefill"):
+        for decode in (one for one in ctx.heads if one.role == "decode"):
+            if not prefill.connectors & decode.connectors:
+                yield Problem(
+                    f"{prefill.name}: {', '.join(sorted(prefill.connectors)) or 'none'}; "
+                    f"{decode.name}: {', '.join(sorted(decode.connectors)) or 'none'}",
+                    "one in common",
+                    "set prefill_kv_transfer_config and decode_kv_transfer_config",
+                    decode.host,
+                )
+
+
+@rule(
+    "PD-CONN-021",
+    ERROR,
+    "sizes do not go into 16 bits of ports",
+    per="instance",
+    source="mooncake_connector.py:2041-2050; mooncake_layerwise_connector.py:870",
+)
+def kv_port_span(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """Ranks listen on kv_port + rank: DP x TP x PP x PCP ports in all, which must end below 65536."""
+    ranks = engine.dp * engine.tp * engine.pp * engine.pcp
+    for part in engine.parts:
+        base = part.get("kv_port")
+        if base is not None and int(known(base, "kv_port")) + ranks - 1 > 65535:
+            yield Problem(f"kv_port {base} and {ranks} ranks", f"{65536 - ranks} or less", f"set {engine.role}_kv_port")

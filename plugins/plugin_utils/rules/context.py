@@ -1,0 +1,483 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""What rules may ask: the plan's engines, services and ports in handy form, facts by path, and sizes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ...module_utils import _sizing
+from .. import connectors
+
+UNKNOWN = "<unknown"
+#: Prefix of our own containers' names: what they hold is ours to replace, not a clash.
+OWN_CONTAINER = "pd-"
+
+
+class Missing(Exception):
+    """Something that the rule needs is not known."""
+
+
+def known(value: Any, what: str) -> Any:
+    """The value, unless it is none or one that the plan marks as unknown."""
+    if value is None or (isinstance(value, str) and value.startswith(UNKNOWN)):
+        raise Missing(f"{what} is not known")
+    return value
+
+
+def numbers(version: str | None) -> tuple[int, ...]:
+    """``0.26.0rc1`` -> (0, 26, 0): enough to order releases."""
+    return tuple(int(part) for part in re.findall(r"\d+", re.sub(r"(rc|post|dev|a|b).*", "", version or "")))[:4]
+
+
+def in_range(version: str, specifier: str) -> bool:
+    """``>=0.22.1,<0.25`` and the like, on release numbers; a release candidate counts as its release."""
+    compare = {
+        ">=": lambda a, b: a >= b,
+        "<": lambda a, b: a < b,
+        ">": lambda a, b: a > b,
+        "<=": lambda a, b: a <= b,
+    }
+    for part in filter(None, (piece.strip() for piece in specifier.split(","))):
+        match = re.fullmatch(r"(>=|<=|<|>)\s*(\S+)", part)
+        if match is None:
+            raise ValueError(f"not a version range: {specifier}")
+        left, right = numbers(version), numbers(match.group(2))
+        width = max(len(left), len(right))
+        pad = (0,) * width
+        if not compare[match.group(1)]((left + pad)[:width], (right + pad)[:width]):
+            return False
+    return True
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One ``vllm serve`` process of the plan."""
+
+    data: Mapping[str, Any]
+    service: Mapping[str, Any]
+    instance: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return str(self.data["name"])
+
+    @property
+    def role(self) -> str:
+        return str(self.data["role"])
+
+    @property
+    def host(self) -> str:
+        return str(self.data["host"])
+
+    @property
+    def devices(self) -> Sequence[int]:
+        devices: Sequence[int] = known(self.data.get("devices"), f"devices of {self.name}")
+        return devices
+
+    @property
+    def args(self) -> Mapping[str, Any]:
+        return self.data.get("vllm_args") or {}
+
+    @property
+    def env(self) -> Mapping[str, Any]:
+        """What the process will find: the service's environment and its own."""
+        return {**(self.service.get("env") or {}), **(self.data.get("env") or {})}
+
+    @property
+    def container(self) -> Mapping[str, Any]:
+        return self.service.get("container") or {}
+
+    def size(self, name: str) -> int:
+        """A parallel size by its long name."""
+        return int((self.instance.get("parallel") or {}).get(name) or 1)
+
+    @property
+    def tp(self) -> int:
+        return self.size("tensor_parallel_size")
+
+    @property
+    def pp(self) -> int:
+        return self.size("pipeline_parallel_size")
+
+    @property
+    def pcp(self) -> int:
+        return self.size("prefill_context_parallel_size")
+
+    @property
+    def dcp(self) -> int:
+        return self.size("decode_context_parallel_size")
+
+    @property
+    def dp(self) -> int:
+        return self.size("data_parallel_size")
+
+    @property
+    def local_ranks(self) -> int:
+        """Data-parallel ranks in this process; at least one, as a rank may span hosts."""
+        stated = self.data.get("data_parallel_size_local")
+        return int(stated) if stated else max(1, len(self.devices) // (self.tp * self.pp * self.pcp))
+
+    @property
+    def transfer(self) -> Mapping[str, Any]:
+        value = self.args.get("kv-transfer-config")
+        return value if isinstance(value, Mapping) else {}
+
+    @property
+    def parts(self) -> list[Mapping[str, Any]]:
+        """The connector configuration and those inside a MultiConnector."""
+        return list(connectors.walk(self.transfer)) if self.transfer else []
+
+    @property
+    def connectors(self) -> set[str]:
+        return connectors.names(self.transfer) if self.transfer else set()
+
+    def part(self, *wanted: str) -> Mapping[str, Any] | None:
+        """The configuration of the first connector with one of these names."""
+        return next((part for part in self.parts if part.get("kv_connector") in wanted), None)
+
+    @property
+    def uses_memcache(self) -> bool:
+        return bool(self.transfer) and connectors.uses_memcache(self.transfer)
+
+    @property
+    def uses_mooncake(self) -> bool:
+        return bool(self.transfer) and connectors.uses_mooncake_transport(self.transfer)
+
+    @property
+    def uses_memfabric(self) -> bool:
+        """MemFabric moves KV or holds the offload pool."""
+        return connectors.SFA in self.connectors or self.uses_memcache or self.offloads
+
+    @property
+    def additional(self) -> Mapping[str, Any]:
+        value = self.args.get("additional-config")
+        return value if isinstance(value, Mapping) else {}
+
+    @property
+    def offload(self) -> Mapping[str, Any]:
+        value = self.additional.get("sparse_kv_offload_config")
+        return value if isinstance(value, Mapping) else {}
+
+    @property
+    def offloads(self) -> bool:
+        return bool(self.offload.get("enabled"))
+
+    def scheduler_option(self, name: str) -> Any:
+        """An option that moved into ``scheduler_config`` (ascend_config.py ``SchedulerConfig``)."""
+        nested = self.additional.get("scheduler_config")
+        if isinstance(nested, Mapping) and name in nested:
+            return nested[name]
+        return self.additional.get(name)
+
+    @property
+    def speculative_tokens(self) -> int:
+        value = self.args.get("speculative-config")
+        return int(value.get("num_speculative_tokens") or 0) if isinstance(value, Mapping) else 0
+
+    @property
+    def eager(self) -> bool:
+        return bool(self.args.get("enforce-eager"))
+
+    @property
+    def graph_mode(self) -> str:
+        config = self.args.get("compilation-config")
+        return "NONE" if self.eager else str((config or {}).get("cudagraph_mode", "default"))
+
+
+class Context:
+    """Plan and facts of one run."""
+
+    def __init__(self, plan: Mapping[str, Any], facts: Mapping[str, Mapping[str, Any]] | None) -> None:
+        self.plan = plan
+        self.facts = facts
+        self._sizes: dict[tuple[Any, ...], _sizing.Sizing] = {}
+
+    # ---- plan ----
+
+    @cached_property
+    def hosts(self) -> Mapping[str, Mapping[str, Any]]:
+        return self.plan.get("hosts") or {}
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        return self.plan.get("settings") or {}
+
+    @property
+    def profile(self) -> str:
+        return str(self.plan.get("profile"))
+
+    @property
+    def vllm_ascend(self) -> str:
+        return str((self.plan.get("versions") or {}).get("vllm_ascend") or "")
+
+    def version_in(self, specifier: str) -> bool:
+        return not specifier or not self.vllm_ascend or in_range(self.vllm_ascend, specifier)
+
+    @cached_property
+    def services(self) -> list[Mapping[str, Any]]:
+        return list(self.plan.get("services") or [])
+
+    @cached_property
+    def instances(self) -> Mapping[str, Mapping[str, Any]]:
+        return {str(one["name"]): one for one in self.plan.get("instances") or []}
+
+    @cached_property
+    def engines(self) -> list[Engine]:
+        services = {(service["host"], service["name"]): service for service in self.services}
+        return [
+            Engine(data, services.get((data["host"], data["service"]), {}), self.instances.get(data["instance"], {}))
+            for data in self.plan.get("engines") or []
+        ]
+
+    @cached_property
+    def _by_host(self) -> Mapping[str, list[Engine]]:
+        result: dict[str, list[Engine]] = {}
+        for engine in self.engines:
+            result.setdefault(engine.host, []).append(engine)
+        return result
+
+    @cached_property
+    def _by_role(self) -> Mapping[str, list[Engine]]:
+        result: dict[str, list[Engine]] = {}
+        for engine in self.engines:
+            result.setdefault(engine.role, []).append(engine)
+        return result
+
+    @cached_property
+    def _by_instance(self) -> Mapping[str, list[Engine]]:
+        result: dict[str, list[Engine]] = {}
+        for engine in self.engines:
+            result.setdefault(str(engine.data["instance"]), []).append(engine)
+        return result
+
+    def on(self, host: str) -> list[Engine]:
+        """Engines of a host."""
+        return self._by_host.get(host, [])
+
+    def of(self, role: str) -> list[Engine]:
+        """Engines of a role."""
+        return self._by_role.get(role, [])
+
+    def of_instance(self, instance: str) -> list[Engine]:
+        return self._by_instance.get(instance, [])
+
+    @cached_property
+    def heads(self) -> list[Engine]:
+        """The first engine of each instance: where its engines agree, one speaks for all."""
+        return [engines[0] for engines in self._by_instance.values()]
+
+    def services_on(self, host: str) -> list[Mapping[str, Any]]:
+        return self._services_by_host.get(host, [])
+
+    @cached_property
+    def _services_by_host(self) -> Mapping[str, list[Mapping[str, Any]]]:
+        result: dict[str, list[Mapping[str, Any]]] = {}
+        for service in self.services:
+            result.setdefault(str(service["host"]), []).append(service)
+        return result
+
+    def ports_on(self, host: str) -> list[Mapping[str, Any]]:
+        return self._ports_by_host.get(host, [])
+
+    @cached_property
+    def _ports_by_host(self) -> Mapping[str, list[Mapping[str, Any]]]:
+        result: dict[str, list[Mapping[str, Any]]] = {}
+        for port in self.plan.get("ports") or []:
+            result.setdefault(str(port["host"]), []).append(port)
+        return result
+
+    def address(self, host: str) -> str:
+        return str(known((self.hosts.get(host) or {}).get("address"), f"serving address of {host}"))
+
+    def conf(self, service: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+        """Content of a properties file of a service."""
+        content = ((service.get("files") or {}).get(name) or {}).get("content")
+        return content if isinstance(content, Mapping) else None
+
+    def units(self, scope: str) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        """(host, arguments) for each unit of a rule's scope."""
+        if scope == "cluster":
+            yield "", ()
+        elif scope == "host":
+            for host in self.hosts:
+                yield host, (host,)
+        elif scope == "instance":
+            for engine in self.heads:
+                yield engine.host, (engine,)
+        else:
+            for engine in self.engines:
+                yield engine.host, (engine,)
+
+    # ---- facts ----
+
+    def face(self, host: str) -> Mapping[str, Any]:
+        """Everything that is known of a host."""
+        if self.facts is None:
+            raise Missing("no host was contacted")
+        found = self.facts.get(host)
+        if not found or found.get("unreachable"):
+            raise Missing(f"{host} was not reached")
+        return found
+
+    def fact(self, host: str, path: str) -> Any:
+        """A fact by its dotted path, such as ``host.memory.total_bytes``; :class:`Missing` if it is not known."""
+        value: Any = self.face(host)
+        for key in path.split("."):
+            value = value.get(key) if isinstance(value, Mapping) else None
+            if value is None:
+                raise Missing(f"{path} of {host} is not known{self._reason(host, path)}")
+        return value
+
+    def _reason(self, host: str, path: str) -> str:
+        """Why the face could not tell, if it says so about this."""
+        face = self.face(host).get(path.split(".", 1)[0])
+        reasons = list(face.get("reasons") or []) if isinstance(face, Mapping) else []
+        return f": {reasons[0]}" if len(reasons) == 1 else ""
+
+    def chips(self, host: str) -> list[Mapping[str, Any]]:
+        """Chips as npu-smi shows them; :class:`Missing` if it shows none."""
+        found = self.fact(host, "npu.chips")
+        if not found:
+            raise Missing(f"no chip of {host} was seen{self._reason(host, 'npu')}")
+        return list(found)
+
+    def used_chips(self, host: str) -> list[Mapping[str, Any]]:
+        """Those that the plan gives to engines."""
+        wanted = {number for engine in self.on(host) for number in engine.devices}
+        return [chip for chip in self.chips(host) if chip.get("phy_id") in wanted]
+
+    def own_running(self, host: str) -> list[str]:
+        """Names of our own running containers, which hold ports, chips and memory that are ours already."""
+        return [
+            str(one["name"])
+            for one in self.fact(host, "host.containers")
+            if is_own(one.get("name")) and one.get("state") == "running"
+        ]
+
+    def generation(self, host: str) -> str:
+        """``A3`` or ``A2``: as probed, else by the number of chips."""
+        face = ((self.facts or {}).get(host) or {}).get("npu") or {}
+        return str(face.get("generation") or ("A2" if self.hosts[host].get("chips") == 8 else "A3"))
+
+    def model(self, host: str) -> Mapping[str, Any]:
+        """What the probe saw of the served model's folder."""
+        models = self.fact(host, "model")
+        path = (self.plan.get("model") or {}).get("path")
+        if path not in models:
+            raise Missing(f"{path} was not looked at on {host}")
+        return dict(models[path])
+
+    def model_config(self, host: str) -> Mapping[str, Any]:
+        """Fields of config.json."""
+        config = self.model(host).get("config")
+        if not config:
+            raise Missing(f"config.json of the model on {host} could not be read")
+        return dict(config)
+
+    # ---- sizes ----
+
+    def sizing_input(self, engine: Engine) -> _sizing.SizingInput:
+        """Sizing of one engine's instance from its own arguments and the facts of its host."""
+        args, offload = engine.args, engine.offload
+        layerwise = next(
+            (
+                part.get("kv_connector_extra_config") or {}
+                for part in engine.parts
+                if part.get("kv_connector") in connectors.STORES
+                and (part.get("kv_connector_extra_config") or {}).get("use_layerwise")
+                and engine.uses_memcache
+            ),
+            {},
+        )
+        config, model = self.model_config(engine.host), self.model(engine.host)
+        independent = layerwise.get("layerwise_independent_layers")
+        return _sizing.SizingInput.from_model(
+            config,
+            li_c8=bool(engine.additional.get("enable_sparse_li_c8")),
+            weight_bytes=(model.get("shards") or {}).get("bytes") or None,
+            tensor_parallel_size=engine.tp,
+            pipeline_parallel_size=engine.pp,
+            prefill_context_parallel_size=engine.pcp,
+            decode_context_parallel_size=engine.dcp,
+            data_parallel_size=engine.dp,
+            data_parallel_size_local=engine.local_ranks,
+            block_size=int(args.get("block-size") or 128),
+            max_model_len=int(known(args.get("max-model-len"), f"max-model-len of {engine.name}")),
+            max_num_seqs=int(args.get("max-num-seqs") or 256),
+            max_num_batched_tokens=int(args.get("max-num-batched-tokens") or 8192),
+            num_speculative_tokens=engine.speculative_tokens,
+            gpu_memory_utilization=float(args.get("gpu-memory-utilization") or 0.9),
+            sparse_kv_offload=engine.offloads,
+            keep_device_kv_cache=bool(offload.get("keep_device_kv_cache")),
+            topk_buffer_size=offload.get("topk_buffer_size", _sizing.DEFAULT_TOPK_BUFFER_SIZE),
+            dram_size_per_dp_gib=self.offload_gib(engine),
+            kv_cache_memory_bytes=args.get("kv-cache-memory-bytes"),
+            gate=str(self.settings.get("pd_dram_gate") or _sizing.GATE_AVAILABLE),
+            layerwise_num_shared_buffers=layerwise.get("layerwise_num_shared_buffers"),
+            layerwise_independent_layers=tuple(independent) if isinstance(independent, list) else (0,),
+            memcache=engine.uses_memcache,
+            memcache_dram_gib=self.memcache_gib(engine),
+            hbm_bytes=self._hbm_bytes(engine.host),
+            host_available_bytes=self._usable_memory(engine.host),
+        )
+
+    def sizing(self, engine: Engine) -> _sizing.Sizing:
+        """Sizes of an engine's instance, computed once per instance and host."""
+        key = (engine.data["instance"], engine.host)
+        if key not in self._sizes:
+            self._sizes[key] = _sizing.size(self.sizing_input(engine))
+        return self._sizes[key]
+
+    def _hbm_bytes(self, host: str) -> int | None:
+        try:
+            totals = [chip.get("hbm_total_mib") for chip in self.chips(host)]
+        except Missing:
+            return None
+        found = [int(total) for total in totals if total]
+        return min(found) << 20 if found else None
+
+    def _usable_memory(self, host: str) -> int | None:
+        try:
+            return self.usable_memory(host)
+        except Missing:
+            return None
+
+    def usable_memory(self, host: str) -> int:
+        """Bytes that the host can give: what is available, or, while our own services run, all that is installed."""
+        name = "total_bytes" if self.own_running(host) else "available_bytes"
+        return int(self.fact(host, f"host.memory.{name}"))
+
+    def offload_gib(self, engine: Engine) -> int | None:
+        """``dram_size_per_dp_GB`` as vllm-ascend reads it; ``None`` without offload or where it is no number."""
+        if not engine.offloads:
+            return None
+        try:
+            return int(engine.offload.get("dram_size_per_dp_GB", _sizing.DEFAULT_DRAM_GIB))
+        except (TypeError, ValueError):
+            return None
+
+    def memcache_gib(self, engine: Engine) -> int | None:
+        """GiB that each rank of the engine gives to MemCache; ``None`` where it has no such file or the value is
+        odd.
+        """
+        conf = self.conf(engine.service, "mmc-local.conf")
+        size = parse_size((conf or {}).get("ock.mmc.local_service.dram.size"))
+        return None if size is None else -(-size // _sizing.GIB)
+
+
+def is_own(container: Any) -> bool:
+    return str(container or "").startswith(OWN_CONTAINER)
+
+
+def parse_size(value: Any) -> int | None:
+    """Bytes of a MemCache size such as ``10G``, ``2.5GB`` or ``134217728``; ``None`` if it is none."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)B?\s*", str(value), re.IGNORECASE)
+    if match is None:
+        return None
+    power = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}[match.group(2).upper()]
+    return int(float(match.group(1)) * (1 << power))

@@ -1,0 +1,159 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""The host itself: reached, clock, disks, container engine, CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..findings import ERROR, WARNING
+from .context import Context, Missing, numbers
+from .registry import Problem, rule
+
+GIB = 1 << 30
+#: Docker Engine API that the collection's container options need (host IPC, devices, stop timeout): Docker 20.10.
+MIN_DOCKER_API = "1.41"
+#: An image of vllm-ascend with its built layers, and the same again while a new one is made.
+IMAGE_GIB = 40
+CLOCK_LIMIT_S = 30.0
+
+
+@rule("PD-HOST-001", ERROR, "a host was not reached", per="host", source="collection")
+def reached(ctx: Context, host: str) -> Iterator[Problem]:
+    """Nothing is known of a host that could not be probed; no check about it was made."""
+    if ctx.facts is None:
+        raise Missing("no host was contacted")
+    found = ctx.facts.get(host)
+    if not found or found.get("unreachable"):
+        yield Problem(
+            str((found or {}).get("unreachable") or "no facts"),
+            "an answer over SSH",
+            f"ansible -m ansible.builtin.ping {host}",
+        )
+
+
+@rule("PD-HOST-002", WARNING, "facts of a host are old", per="host", source="collection")
+def recorded(ctx: Context, host: str) -> Iterator[Problem]:
+    """The host could not be probed now, so its last recorded facts were used: what they say may no longer be true."""
+    when = ctx.face(host).get("recorded_at")
+    if when:
+        yield Problem(f"recorded at {when}", "probed now", "make the host reachable and run again")
+
+
+@rule("PD-HOST-003", WARNING, "clocks differ", per="host", source="collection")
+def clock(ctx: Context, host: str) -> Iterator[Problem]:
+    """Logs of two hosts cannot be read side by side, and certificates and tokens may not be valid yet."""
+    offset = float(ctx.fact(host, "host.clock.offset_s"))
+    if abs(offset) > CLOCK_LIMIT_S:
+        yield Problem(
+            f"{offset:+.0f} s against the controller", f"within {CLOCK_LIMIT_S:.0f} s", "set up chrony or NTP"
+        )
+
+
+@rule("PD-HOST-004", ERROR, "a disk is too small", per="host", source="collection")
+def disk(ctx: Context, host: str) -> Iterator[Problem]:
+    """The image with its layers takes about 20 GiB in the container engine's folder, twice that during a build."""
+    if not ctx.services_on(host):
+        return
+    root = ctx.fact(host, "host.engine.root_dir")
+    free = (ctx.fact(host, "host.disks").get(root) or {}).get("free_bytes")
+    if free is None:
+        raise Missing(f"free space of {root} on {host} is not known")
+    images = ctx.settings.get("pd_build", True)
+    need = IMAGE_GIB if images else IMAGE_GIB // 2
+    if free < need * GIB and not ctx.own_running(host):
+        yield Problem(
+            f"{free / GIB:.0f} GiB free in {root}", f"{need} GiB", "make room, or move the engine's data-root"
+        )
+
+
+@rule("PD-HOST-005", ERROR, "the container engine is missing or too old", per="host", source="Docker Engine API")
+def engine_version(ctx: Context, host: str) -> Iterator[Problem]:
+    """Every service is a container. The engine must answer on its socket and speak Docker API 1.41 (Docker 20.10) or
+    newer.
+
+    Role container can install Docker where it is missing.
+    """
+    if not ctx.services_on(host):
+        return
+    engine = ctx.fact(host, "host.engine")
+    version = engine.get("api_version")
+    if version is None:
+        yield Problem(
+            str(engine.get("reason") or "no answer"),
+            f"Docker API {MIN_DOCKER_API} or newer",
+            "role container installs it where it can (container_install); else install and start Docker",
+            severity=WARNING,
+        )
+    elif numbers(version) < numbers(MIN_DOCKER_API):
+        yield Problem(f"API {version} ({engine.get('version')})", f"{MIN_DOCKER_API} or newer", "update the engine")
+
+
+@rule(
+    "PD-HOST-006",
+    ERROR,
+    "the CPU lacks what the offload code is built for",
+    per="host",
+    source="sparse_kv_offload_manager.py:373-409",
+)
+def cpu_features(ctx: Context, host: str) -> Iterator[Problem]:
+    """Decode with sparse KV offload compiles code for SVE and bf16 at every start and would die with SIGILL without.
+
+    A3 hosts with a Kunpeng of the older kind (v8.2) have neither.
+    """
+    if not any(engine.offloads for engine in ctx.on(host)):
+        return
+    lacking = [name for name in ("sve", "bf16") if not ctx.fact(host, f"host.cpu.{name}")]
+    if lacking:
+        yield Problem(f"no {' and no '.join(lacking)}", "sve and bf16", "take another host for decode")
+
+
+@rule("PD-HOST-007", ERROR, "the machine is not what the image is for", per="host", source="quay.io/ascend/vllm-ascend")
+def architecture(ctx: Context, host: str) -> Iterator[Problem]:
+    """Upstream publishes A3 images for aarch64; hosts of one cluster must all be of one architecture."""
+    arch = ctx.fact(host, "host.arch")
+    others = {ctx.fact(other, "host.arch") for other in ctx.hosts}
+    if len(others) > 1:
+        yield Problem(
+            f"{arch}, while the cluster has {', '.join(sorted(others))}", "one architecture", "take equal hosts"
+        )
+
+
+@rule("PD-HOST-008", WARNING, "less than half of the memory is available", per="host", source="vllm-ascend #15193")
+def memory_alarm(ctx: Context, host: str) -> Iterator[Problem]:
+    """Something outside of our services holds most of the memory: a leaked process, a tmpfs, reserved huge pages."""
+    if ctx.own_running(host):
+        return
+    total, available = ctx.fact(host, "host.memory.total_bytes"), ctx.fact(host, "host.memory.available_bytes")
+    if available < total // 2:
+        yield Problem(
+            f"{available / GIB:.0f} of {total / GIB:.0f} GiB available",
+            "an idle host",
+            "look for leaked processes, /dev/shm content and reserved huge pages; drop caches",
+        )
+
+
+@rule("PD-HOST-009", WARNING, "a path that is mounted does not exist", per="host", source="collection")
+def mount_sources(ctx: Context, host: str) -> Iterator[Problem]:
+    """Docker makes a missing mount source as an empty folder, and the service then finds nothing where it expects a
+    file.
+    """
+    paths = ctx.fact(host, "host.paths")
+    for service in ctx.services_on(host):
+        for mount in (service.get("container") or {}).get("mounts") or []:
+            source = str(mount).split(":", 1)[0]
+            found = paths.get(source)
+            if found is not None and not found.get("exists"):
+                yield Problem(
+                    f"{source} ({service['name']})", "present", "install the driver whole, or set pd_extra_mounts"
+                )
+
+
+@rule("PD-HOST-010", WARNING, "limits of the host are low", per="host", source="LMCache-Ascend #5")
+def limits(ctx: Context, host: str) -> Iterator[Problem]:
+    """Privileged containers inherit nothing of this, but tools run by hand do: locked memory unlimited, many open
+    files.
+    """
+    files = (ctx.fact(host, "host.ulimits").get("nofile") or {}).get("hard")
+    if files is not None and 0 <= files < 65536:
+        yield Problem(f"at most {files} open files", "65536 or more", "raise nofile in /etc/security/limits.conf")

@@ -1,0 +1,20 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""Keys that nobody reads, with the nearest that somebody does."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+
+
+def unknown_keys(given: Iterable[str], known: Iterable[str]) -> Iterator[tuple[str, str | None]]:
+    """Each unknown key with the nearest known one; case alone is near enough."""
+    choices = list(known)
+    folded = {choice.lower(): choice for choice in choices}
+    for key in given:
+        if key not in choices:
+            near = folded.get(str(key).lower()) or next(
+                iter(difflib.get_close_matches(str(key), choices, n=1, cutoff=0.5)), None
+            )
+            yield str(key), near

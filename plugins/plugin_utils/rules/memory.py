@@ -1,0 +1,202 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""Memory of hosts and chips, all services of a host added up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...module_utils._sizing import GIB, HOST_RESERVE_BYTES
+from ..findings import ERROR, WARNING
+from .context import Context, Engine, Missing
+from .registry import Problem, rule
+
+#: Above this share of HBM, reports of running out of memory pile up once KV moves between hosts.
+UTILISATION_WITH_TRANSFER = 0.95
+LARGE_BATCH = 8192
+#: One pinned allocation above this failed in the field on 910B.
+PROVEN_POOL_GIB = 200
+
+
+def host_pools(ctx: Context, host: str) -> list[tuple[str, int]]:
+    """(what, bytes) that services of a host take from its memory."""
+    pools = []
+    for engine in ctx.on(host):
+        if engine.offloads:
+            dram = ctx.sizing(engine).dram_size_per_dp_gib or 0
+            pools.append(
+                (f"KV pool of {engine.name}: {engine.local_ranks} x {dram} GiB", engine.local_ranks * dram * GIB)
+            )
+        if engine.uses_memcache:
+            per_rank = ctx.memcache_gib(engine)
+            if per_rank is None:
+                raise Missing(f"MemCache dram of {engine.name} is not known")
+            ranks = len(engine.devices)
+            pools.append((f"MemCache of {engine.name}: {ranks} x {per_rank} GiB", ranks * per_rank * GIB))
+    return pools
+
+
+def gib(value: float) -> str:
+    return f"{value / GIB:.1f} GiB"
+
+
+@rule(
+    "PD-MEM-001",
+    ERROR,
+    "the host's memory does not hold its services",
+    per="host",
+    source="sparse_kv_offload_manager.py:358-371; kv_pool.md:510",
+)
+def host_memory(ctx: Context, host: str) -> Iterator[Problem]:
+    """dram_size_per_dp_GB is allocated in full for each data-parallel rank, and MemCache's dram.size for each chip.
+
+    Their sum and 32 GiB for the system must be available. Guide 1's 512 and 10 per rank are 512 and 160 GiB.
+    """
+    pools = host_pools(ctx, host)
+    need, usable = sum(size for _, size in pools), ctx.usable_memory(host)
+    if pools and need + HOST_RESERVE_BYTES > usable:
+        limit = max(0, usable - HOST_RESERVE_BYTES)
+        yield Problem(
+            f"{gib(need)} ({'; '.join(what for what, _ in pools)}) of {gib(usable)}",
+            f"at most {gib(limit)}",
+            "lower pd_dram_size_per_dp_gb, memcache_dram_size or max-num-seqs, or free memory",
+        )
+
+
+@rule(
+    "PD-MEM-002",
+    ERROR,
+    "a chip's memory does not hold the engine",
+    per="instance",
+    source="vllm-ascend #9372; vLLM worker memory profiling",
+)
+def chip_memory(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """Weights, hot buffers and the KV cache must fit into gpu-memory-utilization x HBM.
+
+    Weights beyond it are an error (vLLM reports a negative KV cache size); that the KV does not fit is a warning, as
+    the estimate counts 3 GiB for the driver and 3 GiB for activations, HCCL buffers and graphs.
+    """
+    sizing = ctx.sizing(engine)
+    budget = sizing.hbm
+    if budget is None or budget.weights_bytes is None or budget.kv_available_bytes is None:
+        raise Missing(f"HBM or weights of {engine.host} are not known")
+    if budget.kv_available_bytes <= 0:
+        yield Problem(
+            f"weights {gib(budget.weights_bytes)}, hot buffers {gib(budget.hot_buffer_bytes)} and runtime "
+            f"{gib(budget.runtime_bytes)} of {gib(budget.usable_bytes)} usable per chip",
+            "room for KV",
+            "spread the instance over more chips, or raise gpu-memory-utilization",
+        )
+    elif not budget.fits:
+        most = sizing.recommended.max_num_seqs
+        severity = WARNING
+        yield Problem(
+            f"KV of {engine.args.get('max-num-seqs')} full-length requests needs {gib(budget.kv_need_bytes)} per chip, "
+            f"about {gib(budget.kv_available_bytes)} are left",
+            f"max-num-seqs {most}" if most else "a shorter max-model-len",
+            "lower max-num-seqs or max-model-len",
+            severity=severity,
+        )
+
+
+@rule(
+    "PD-MEM-003",
+    WARNING,
+    "gpu-memory-utilization leaves no room for KV transfer",
+    per="instance",
+    source="vllm-ascend #12839",
+)
+def transfer_headroom(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """Connectors register memory outside of what vLLM counts; at 0.96 engines ran out of memory once transfer was
+    added.
+    """
+    value = float(engine.args.get("gpu-memory-utilization") or 0.9)
+    if engine.transfer and value > UTILISATION_WITH_TRANSFER:
+        yield Problem(
+            f"{value} with {', '.join(sorted(engine.connectors))}", "0.95 or less", "lower gpu-memory-utilization"
+        )
+
+
+@rule("PD-MEM-004", WARNING, "high utilisation with a large batch", per="instance", source="vllm-ascend #10839")
+def activation_peak(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """Activations grow with max-num-batched-tokens, and uneven expert load makes the real peak higher than the profiled
+    one.
+    """
+    value, batch = (
+        float(engine.args.get("gpu-memory-utilization") or 0.9),
+        int(engine.args.get("max-num-batched-tokens") or 0),
+    )
+    if value > 0.95 and batch >= LARGE_BATCH:
+        yield Problem(
+            f"{value} with max-num-batched-tokens {batch}", f"0.95 or less, or below {LARGE_BATCH}", "lower one of both"
+        )
+
+
+@rule("PD-MEM-005", ERROR, "locked memory of a container is limited", per="engine", source="LMCache-Ascend #5")
+def memlock(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """Pinned host memory counts against memlock: registering the pool fails at Docker's default of 64 KiB."""
+    limits = [str(one).replace(" ", "") for one in engine.container.get("ulimits") or []]
+    if not any(one.startswith(("memlock:-1", "memlock=-1")) for one in limits):
+        yield Problem(
+            f"ulimits of {engine.service.get('name')}: {', '.join(limits) or 'none'}", "memlock:-1", "report it"
+        )
+
+
+@rule(
+    "PD-MEM-006", WARNING, "a host pool is larger than was seen to work", per="instance", source="LMCache-Ascend #242"
+)
+def pool_size(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """Single pinned allocations above 200 to 250 GB failed on 910B ("register ptr failed").
+
+    MemFabric allocates in slices of 32 GiB, so a larger pool may work on A3; it also takes tens of minutes.
+    """
+    dram = ctx.offload_gib(engine)
+    if dram is not None and dram > PROVEN_POOL_GIB:
+        yield Problem(
+            f"dram_size_per_dp_GB {dram}", f"{PROVEN_POOL_GIB} or less", "lower max-num-seqs or max-model-len"
+        )
+
+
+@rule(
+    "PD-MEM-007",
+    WARNING,
+    "free memory is in pieces",
+    per="host",
+    source="memfabric_hybrid hybm_vmm_based_segment.cpp; kv_pool.md:1108-1131",
+)
+def contiguous(ctx: Context, host: str) -> Iterator[Problem]:
+    """MemFabric asks the driver for physically contiguous pages of 1 GiB, else 2 MiB. Fragmented memory fails to
+    allocate.
+
+    What caches hold does not count as free here: dropping caches and compacting memory gives it back.
+    """
+    engines = [engine for engine in ctx.on(host) if engine.offloads]
+    if not engines or ctx.own_running(host):
+        return
+    need = sum(engine.local_ranks * (ctx.offload_gib(engine) or 0) for engine in engines) * GIB
+    free = int(ctx.fact(host, "host.contiguous.free_bytes"))
+    if free < need:
+        yield Problem(
+            f"{gib(free)} free in blocks of 2 MiB and more",
+            gib(need),
+            "echo 3 > /proc/sys/vm/drop_caches; echo 1 > /proc/sys/vm/compact_memory; then `mfcli mem scan`",
+        )
+
+
+@rule(
+    "PD-MEM-008",
+    WARNING,
+    "huge pages are reserved that nobody uses",
+    per="host",
+    source="memfabric_hybrid hybm_vmm_based_segment.cpp",
+)
+def hugepages_on_decode(ctx: Context, host: str) -> Iterator[Problem]:
+    """The offload pool comes from the driver, not from nr_hugepages: reserving those on decode only takes memory
+    away.
+    """
+    if not any(engine.offloads for engine in ctx.on(host)) or any(engine.uses_memcache for engine in ctx.on(host)):
+        return
+    pages = ctx.fact(host, "host.memory.hugepages")
+    reserved = (pages.get("free") or 0) * (pages.get("size_bytes") or 0)
+    if reserved > GIB:
+        yield Problem(f"{gib(reserved)} in {pages['free']} free huge pages", "none", "sysctl vm.nr_hugepages=0")

@@ -1,0 +1,172 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""The model folder on each host, and the model against the options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..findings import ERROR, INFO, WARNING
+from .context import Context, Engine, Missing
+from .registry import Problem, rule
+
+
+def path_of(ctx: Context) -> str:
+    return str((ctx.plan.get("model") or {}).get("path"))
+
+
+@rule("PD-MODEL-001", ERROR, "the model is not there", per="host", source="vllm-ascend #9999, #135")
+def present(ctx: Context, host: str) -> Iterator[Problem]:
+    """Without config.json vLLM takes the path for the name of a repository ("HFValidationError") and wants to
+    download.
+    """
+    if not ctx.on(host):
+        return
+    model = ctx.model(host)
+    if not model.get("exists"):
+        reasons = model.get("reasons") or ["missing"]
+        yield Problem(f"{path_of(ctx)}: {reasons[0]}", "the model folder", "copy it there; this collection does not")
+    elif not model.get("config"):
+        yield Problem(f"{path_of(ctx)}: no readable config.json", "config.json", "copy the folder anew")
+
+
+@rule("PD-MODEL-002", ERROR, "weights are missing", per="host", source="collection")
+def complete(ctx: Context, host: str) -> Iterator[Problem]:
+    """A shard that the index names is missing, or is a Git LFS pointer: loading fails after minutes."""
+    if not ctx.on(host):
+        return
+    model = ctx.model(host)
+    if not model.get("exists"):
+        raise Missing(f"the model is not on {host}")
+    shards = model["shards"]
+    for name, words in (("missing", "missing"), ("lfs_pointers", "Git LFS pointers instead of weights")):
+        files = shards.get(name) or []
+        if files:
+            more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+            yield Problem(f"{files[0]}{more}: {words}", f"all {shards.get('count')} shards", "copy them anew")
+    if not shards.get("count"):
+        yield Problem(f"no weights in {path_of(ctx)}", "*.safetensors", "copy them there")
+    declared = shards.get("declared_bytes")
+    if declared and not shards.get("missing") and shards.get("bytes", 0) < declared:
+        yield Problem(f"{shards['bytes']} bytes of weights, the index says {declared}", "whole files", "copy them anew")
+
+
+@rule("PD-MODEL-003", ERROR, "tokenizer files are missing", per="host", source="vllm-ascend #9999")
+def tokenizer(ctx: Context, host: str) -> Iterator[Problem]:
+    """Every API server and the benchmark need the tokenizer."""
+    if ctx.on(host) and ctx.model(host).get("exists"):
+        files = set(ctx.model(host).get("tokenizer") or [])
+        if not files & {"tokenizer.json", "tokenizer.model", "tiktoken.model", "vocab.json"}:
+            yield Problem(
+                f"{', '.join(sorted(files)) or 'none'} in {path_of(ctx)}", "tokenizer.json or its like", "copy them"
+            )
+
+
+@rule("PD-MODEL-004", ERROR, "the model's dtype is float16", per="instance", source="guide 2, model weights")
+def float16(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """Some quantised weights were published with torch_dtype float16, with which this runs wrong: it must be bfloat16.
+
+    The guide edits config.json; dtype: bfloat16 does the same and leaves your files alone.
+    """
+    declared = str(ctx.model(engine.host).get("torch_dtype"))
+    chosen = str(engine.args.get("dtype") or "auto")
+    if chosen in ("float16", "half") or (declared == "float16" and chosen == "auto"):
+        yield Problem(f"torch_dtype {declared}, dtype {chosen}", "bfloat16", "pd_vllm_args: {dtype: bfloat16}")
+
+
+@rule(
+    "PD-MODEL-005",
+    ERROR,
+    "max-model-len is beyond the model",
+    per="instance",
+    source="vLLM ModelConfig; vllm-ascend #2649",
+)
+def length(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """vLLM refuses a max-model-len above max_position_embeddings (times the factor of rope_scaling)."""
+    config = ctx.model_config(engine.host)
+    limit, wanted = config.get("max_position_embeddings"), engine.args.get("max-model-len")
+    scaling = config.get("rope_scaling") or {}
+    # DeepSeek states the length after scaling, others before; only what neither reading allows is wrong
+    factor = float(scaling.get("factor") or 1) if isinstance(scaling, dict) else 1.0
+    if limit and wanted and int(wanted) > int(limit) * max(1.0, factor):
+        yield Problem(f"max-model-len {wanted}", f"{limit} or less", "lower max-model-len")
+
+
+@rule(
+    "PD-MODEL-006",
+    WARNING,
+    "quantization and weights do not match",
+    per="instance",
+    source="vllm-ascend quantization; msModelSlim",
+)
+def quantization(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """quantization ascend needs quant_model_description.json beside the weights; with it and without the option the
+    weights are read as if they were not quantised.
+    """
+    found = ctx.model(engine.host).get("quantization")
+    asked = engine.args.get("quantization")
+    if asked == "ascend" and not found:
+        yield Problem(
+            "quantization ascend, no quant_model_description", "the description", "remove the option, or copy it"
+        )
+    elif found and found.get("files") and not asked:
+        yield Problem(
+            f"{found['files'][0]} but no quantization option", "quantization: ascend", "set it in pd_vllm_args"
+        )
+
+
+@rule("PD-MODEL-007", INFO, "weights are yours to copy", per="cluster", source="collection")
+def weights_not_copied(ctx: Context) -> Iterator[Problem]:
+    """This collection reads model folders and never writes, downloads or copies weights: the guides' shared folder, or
+    a copy on each host, is up to you.
+    """
+    yield Problem(
+        f"{path_of(ctx)} is read on every engine's host", "present everywhere", "copy it before the first launch"
+    )
+
+
+@rule("PD-MODEL-008", ERROR, "the model folder is not mounted", per="engine", source="vllm-ascend #9999, #135")
+def mounted(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """The container sees only what is mounted, at the path inside: the model option must name a path below a mount."""
+    model = str(engine.args.get("model") or path_of(ctx))
+    targets = [str(mount).split(":")[1] for mount in engine.container.get("mounts") or [] if ":" in str(mount)]
+    if not any(model == target or model.startswith(target.rstrip("/") + "/") for target in targets):
+        yield Problem(
+            f"{model} is below no mount of {engine.service.get('name')}",
+            "mounted",
+            "set pd_model_mount or pd_extra_mounts",
+        )
+
+
+@rule(
+    "PD-MODEL-009",
+    ERROR,
+    "heads cannot be split over the chips",
+    per="instance",
+    source="vLLM ModelConfig.verify_with_parallel_config",
+)
+def heads(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """The number of attention heads must be a multiple of the tensor parallel size."""
+    count = ctx.model_config(engine.host).get("num_attention_heads")
+    if count and int(count) % engine.tp:
+        yield Problem(f"{count} heads, TP {engine.tp}", f"TP that divides {count}", f"set {engine.role}_parallel")
+
+
+@rule("PD-MODEL-010", ERROR, "the model has no draft layer", per="instance", source="vLLM SpeculativeConfig")
+def draft_layer(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """Method mtp drafts with layers of the model itself (num_nextn_predict_layers), which this one does not have."""
+    method = str((engine.args.get("speculative-config") or {}).get("method") or "")
+    if (
+        "mtp" in method
+        and engine.speculative_tokens
+        and not ctx.model_config(engine.host).get("num_nextn_predict_layers")
+    ):
+        yield Problem(f"method {method}, no num_nextn_predict_layers", "a model with MTP", "remove speculative-config")
+
+
+@rule("PD-MODEL-011", ERROR, "the model does not fit the pipeline", per="instance", source="vLLM get_pp_indices")
+def pipeline(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """There must be at least one layer for each pipeline stage."""
+    layers = int(ctx.model_config(engine.host).get("num_hidden_layers") or 0)
+    if layers and engine.pp > layers:
+        yield Problem(f"PP {engine.pp}, {layers} layers", f"{layers} or less", f"set {engine.role}_parallel")

@@ -1,0 +1,280 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""Network: the serving interface and address of each host, the variables that name them, and the way to the peers."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from typing import Any
+
+from ..findings import ERROR, INFO, WARNING
+from .context import Context, Engine, Missing, known
+from .registry import Problem, rule
+
+INTERFACE_VARIABLES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME")
+
+
+def peers_of(ctx: Context, host: str) -> list[str]:
+    """The other hosts."""
+    return [other for other in ctx.hosts if other != host]
+
+
+@rule(
+    "PD-NIC-001",
+    ERROR,
+    "a serving address is no address that peers can reach",
+    per="host",
+    source="vllm-ascend #2399, #4164; vLLM #18986; memfabric_transfer_engine.py _build_engine",
+)
+def address_is_usable(ctx: Context, host: str) -> Iterator[Problem]:
+    """Peers connect to the serving address: loopback, link-local and wildcard lead nowhere.
+
+    MemFabric takes only numeric IPv4, and the proxies do not put brackets around IPv6.
+    """
+    value = ctx.address(host)
+    try:
+        address = ipaddress.ip_address(value)
+    except ValueError:
+        yield Problem(f"{value} is no numeric address", "a numeric IPv4 address", "set pd_address")
+        return
+    if address.version == 6:
+        yield Problem(f"{value} is IPv6", "an IPv4 address", "set pd_address or pd_nic")
+    elif address.is_loopback and len(ctx.hosts) == 1:
+        return  # everything on one host may talk over loopback
+    elif address.is_loopback or address.is_link_local or address.is_unspecified or address.is_multicast:
+        yield Problem(
+            f"{value} cannot be reached by peers", "an address of the serving NIC", "set pd_address or pd_nic"
+        )
+
+
+@rule("PD-NIC-002", ERROR, "the serving interface cannot serve", per="host", source="vllm-ascend #2399; gpustack #2125")
+def interface_is_up(ctx: Context, host: str) -> Iterator[Problem]:
+    """The interface must exist on this host under this name, be up, have a carrier, and own the serving address.
+
+    Names differ between hosts, so one global name is often wrong on some of them.
+    """
+    name, address = str(known(ctx.hosts[host].get("nic"), f"serving NIC of {host}")), ctx.address(host)
+    interfaces = {one["name"]: one for one in ctx.fact(host, "nic.interfaces")}
+    owner = next((n for n, one in interfaces.items() if address in [a["address"] for a in one["addresses"]]), None)
+    mend = f"set pd_nic: {owner}" if owner else "set pd_nic and pd_address of this host"
+    found = interfaces.get(name)
+    if found is None:
+        yield Problem(f"{host} has no interface {name}", f"one of {', '.join(sorted(interfaces))}", mend)
+        return
+    if not found.get("admin_up", True) or str(found.get("state")).lower() in ("down", "lowerlayerdown"):
+        yield Problem(f"{name} is {found.get('state') or 'down'}", "up", f"bring {name} up, or choose another NIC")
+    elif found.get("carrier") is False:
+        yield Problem(f"{name} has no carrier", "a carrier", "plug the cable, or choose another NIC")
+    if owner != name:
+        where = f"belongs to {owner}" if owner else "belongs to no interface"
+        yield Problem(f"{address} {where}, not to {name}", f"an address of {name}", mend)
+
+
+@rule(
+    "PD-NIC-003",
+    ERROR,
+    "VLLM_HOST_IP is not the serving address",
+    per="engine",
+    source="vLLM get_ip; vLLM #7815, PR #43095, PR #15071",
+)
+def host_ip(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """vLLM advertises VLLM_HOST_IP to its peers; without it the source address of a route to 8.8.8.8, or 0.0.0.0.
+
+    HCCL_IF_IP is not asked. On an air-gapped or multi-homed host that is the wrong NIC. The guides do not set it.
+    """
+    address = ctx.address(engine.host)
+    if engine.env.get("VLLM_HOST_IP") != address:
+        found = engine.env.get("VLLM_HOST_IP") or "unset"
+        yield Problem(f"VLLM_HOST_IP of {engine.name} is {found}", address, "leave VLLM_HOST_IP to the plan")
+
+
+@rule(
+    "PD-NIC-004",
+    ERROR,
+    "a communication variable names another interface or address",
+    per="engine",
+    source="gpustack #2125; vllm-ascend #2399",
+)
+def interface_variables(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """HCCL_IF_IP and the SOCKET_IFNAME variables choose where HCCL, Gloo and TP listen: they must be this host's
+    own.
+    """
+    nic, address = known(ctx.hosts[engine.host].get("nic"), f"serving NIC of {engine.host}"), ctx.address(engine.host)
+    wanted = {**dict.fromkeys(INTERFACE_VARIABLES, nic), "HCCL_IF_IP": address}
+    for name, right in wanted.items():
+        value = engine.env.get(name)
+        if value != right:
+            yield Problem(f"{name} of {engine.name} is {value or 'unset'}", str(right), f"leave {name} to the plan")
+
+
+@rule(
+    "PD-NIC-005", WARNING, "a peer is reached over another interface", per="host", source="vLLM #7815; gpustack #2125"
+)
+def way_to_peers(ctx: Context, host: str) -> Iterator[Problem]:
+    """The kernel sends packets to this peer through another interface or with another source address than the serving
+    one.
+
+    Answers then come from an address that the peer does not know, or take the slow network.
+    """
+    nic, address = known(ctx.hosts[host].get("nic"), f"serving NIC of {host}"), ctx.address(host)
+    seen = ctx.fact(host, "nic.peers")
+    for other in peers_of(ctx, host):
+        way = seen.get(ctx.address(other))
+        if way is None or way.get("local") or not way.get("interface"):
+            continue
+        if way["interface"] != nic or (way.get("source") and way["source"] != address):
+            yield Problem(
+                f"{other} is reached through {way['interface']} from {way.get('source')}",
+                f"through {nic} from {address}",
+                "add a route, or choose the NIC that the kernel uses (pd_nic)",
+            )
+
+
+@rule("PD-NIC-006", ERROR, "a peer cannot be reached", per="host", source="vllm-ascend #2399")
+def peers_answer(ctx: Context, host: str) -> Iterator[Problem]:
+    """There is no route to the peer, or its ports do not answer at all.
+
+    "Refused" is fine before a launch: the host answers. Silence means a firewall drops packets or the network is cut.
+    """
+    seen = ctx.fact(host, "nic.peers")
+    for other in peers_of(ctx, host):
+        address = ctx.address(other)
+        way = seen.get(address)
+        if way is None:
+            raise Missing(f"the way from {host} to {other} was not looked at")
+        if not way.get("interface") and not way.get("local"):
+            yield Problem(f"{other} ({address}): {way.get('reason') or 'no route'}", "a route", "mend the network")
+            continue
+        silent = sorted(port for port, answer in (way.get("tcp") or {}).items() if str(answer).startswith("no answer"))
+        if silent:
+            yield Problem(
+                f"{other} ({address}) does not answer on {', '.join(silent)}",
+                "an answer, if only a refusal",
+                f"open these ports from {host} in the firewall of {other}",
+                severity=WARNING,
+            )
+
+
+@rule(
+    "PD-NIC-007",
+    WARNING,
+    "the path to a peer carries smaller packets than the interface",
+    per="host",
+    source="collection",
+)
+def path_mtu(ctx: Context, host: str) -> Iterator[Problem]:
+    """Large packets to this peer are dropped or cut on the way: transfers hang or crawl although small pings work."""
+    interfaces = {one["name"]: one for one in ctx.fact(host, "nic.interfaces")}
+    for other in peers_of(ctx, host):
+        way = ctx.fact(host, "nic.peers").get(ctx.address(other)) or {}
+        mtu = (interfaces.get(way.get("interface")) or {}).get("mtu")
+        if mtu and way.get("path_mtu") and way["path_mtu"] < mtu:
+            yield Problem(
+                f"path MTU to {other} is {way['path_mtu']}, that of {way['interface']} is {mtu}",
+                "the same all along",
+                "set one MTU on both hosts and the switch between them",
+            )
+
+
+def uncovered(no_proxy: str, addresses: list[str]) -> list[str]:
+    """Addresses that a no_proxy list leaves to the proxy; requests and httpx read single addresses, suffixes and
+    CIDR.
+    """
+    entries = [entry.strip() for entry in no_proxy.split(",") if entry.strip()]
+    left = []
+    for address in addresses:
+        for entry in entries:
+            if entry in ("*", address):
+                break
+            try:
+                if ipaddress.ip_address(address) in ipaddress.ip_network(entry, strict=False):
+                    break
+            except ValueError:
+                continue
+        else:
+            left.append(address)
+    return left
+
+
+@rule(
+    "PD-NIC-008",
+    WARNING,
+    "an HTTP proxy stands between the hosts of the cluster",
+    per="host",
+    source="vllm-ascend #10226; VibeVoice #248",
+)
+def http_proxy(ctx: Context, host: str) -> Iterator[Problem]:
+    """With http_proxy set, the PD proxy's and decode's requests to cluster addresses go to that proxy: 502, or they
+    hang.
+
+    no_proxy must name every address of the cluster. What counts is the environment of our containers; the container
+    engine puts its own proxy settings there too.
+    """
+    addresses = [ctx.address(one) for one in ctx.hosts]
+    places: dict[str, dict[str, Any]] = {}
+    for service in ctx.services_on(host):
+        if service.get("kind") in ("engine", "proxy"):
+            places[f"service {service['name']}"] = {k.lower(): v for k, v in (service.get("env") or {}).items()}
+    if ctx.facts is not None:
+        engine = (ctx.fact(host, "host.proxies").get("engine")) or {}
+        places["the container engine"] = dict(engine)
+    for place, variables in places.items():
+        if not (variables.get("http_proxy") or variables.get("all_proxy")):
+            continue
+        left = uncovered(str(variables.get("no_proxy") or ""), addresses)
+        if left:
+            yield Problem(
+                f"{place} has an HTTP proxy, and no_proxy does not cover {', '.join(left)}",
+                "no_proxy with every cluster address",
+                "give the proxy in pd_host_proxy_env (no_proxy is completed), or extend no_proxy",
+            )
+
+
+@rule("PD-NIC-009", ERROR, "two hosts have the same address", per="cluster", source="collection")
+def addresses_differ(ctx: Context) -> Iterator[Problem]:
+    """Two inventory names for one address, or a copied pd_address: the second engine would meet the first one's
+    ports.
+    """
+    seen: dict[str, str] = {}
+    for host in ctx.hosts:
+        address = ctx.address(host)
+        if address in seen:
+            yield Problem(
+                f"{seen[address]} and {host} both have {address}", "one each", "set pd_address per host", host
+            )
+        seen[address] = host
+
+
+@rule("PD-NIC-010", WARNING, "the host's own name means loopback", per="host", source="vLLM get_ip; Gloo")
+def own_name(ctx: Context, host: str) -> Iterator[Problem]:
+    """/etc/hosts gives the host's own name a 127 address: whatever resolves the name binds where no peer arrives."""
+    if ctx.fact(host, "host.hosts_file").get("own_name_on_loopback") and len(ctx.hosts) > 1:
+        entry = ctx.fact(host, "host.hosts_file")
+        yield Problem(
+            f"{entry['own_name']} is {', '.join(entry['own_addresses'])} in /etc/hosts",
+            ctx.address(host),
+            "give the name the serving address in /etc/hosts",
+            severity=INFO if _variables_set(ctx, host) else None,
+        )
+
+
+def _variables_set(ctx: Context, host: str) -> bool:
+    """Where every engine is told its interface and address, the name is not asked."""
+    return all(engine.env.get("VLLM_HOST_IP") and engine.env.get("GLOO_SOCKET_IFNAME") for engine in ctx.on(host))
+
+
+@rule("PD-NIC-011", INFO, "a firewall is on", per="host", source="vllm-ascend #2399")
+def firewall(ctx: Context, host: str) -> Iterator[Problem]:
+    """A firewall that drops by default must admit the peers to every port of the plan and to MemFabric's 9000 and
+    up.
+    """
+    found = ctx.fact(host, "host.firewall")
+    active = sorted(name for name, state in (found.get("services") or {}).items() if state == "active")
+    if found.get("input_policy") == "DROP" or "firewalld" in active or "ufw" in active:
+        ports = ", ".join(f"{p['first']}-{p['last']}" for p in ctx.ports_on(host) if p.get("fixed", True))
+        yield Problem(
+            f"{', '.join(active) or 'INPUT policy'} {found.get('input_policy') or 'active'}",
+            f"peers admitted to {ports}",
+            "open these ports between the hosts of the cluster",
+        )

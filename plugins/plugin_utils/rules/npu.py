@@ -1,0 +1,288 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""Chips: present, healthy, free, enough, linked, and of one SuperPod."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from .. import connectors
+from ..findings import ERROR, WARNING
+from .context import Context, Engine, Missing, is_own
+from .registry import Problem, rule
+
+#: Firmware and driver hold about 3000 MiB of HBM on an idle A3 chip; more than this without a process is left over.
+IDLE_HBM_MIB = 6144
+
+
+def ranges(numbers: list[int]) -> str:
+    """[0, 1, 2, 5] as ``0-2,5``."""
+    parts: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+
+
+def needs_roce(ctx: Context, host: str) -> bool:
+    """Whether engines of the host talk over the chips' own network ports."""
+    return any(engine.uses_mooncake or len(ctx.of_instance(engine.data["instance"])) > 1 for engine in ctx.on(host))
+
+
+def chip_values(ctx: Context, host: str, name: str) -> dict[int, Any]:
+    """A value of hccn_tool for each chip that the plan uses."""
+    wanted = {number for engine in ctx.on(host) for number in engine.devices}
+    chips = ctx.fact(host, "hccn.chips")
+    if not chips and wanted:
+        reasons = ctx.fact(host, "hccn.reasons")
+        raise Missing(f"hccn_tool of {host} told nothing{': ' + reasons[0] if reasons else ''}")
+    return {chip["phy_id"]: chip.get(name) for chip in chips if chip["phy_id"] in wanted}
+
+
+@rule("PD-NPU-001", ERROR, "a chip of the plan does not exist", per="host", source="vllm-ascend #632, #2698")
+def chips_exist(ctx: Context, host: str) -> Iterator[Problem]:
+    """Each chip of the plan needs its /dev/davinciN. Guide 2 passes 8 devices to an engine that wants 16."""
+    wanted = {number for engine in ctx.on(host) for number in engine.devices}
+    nodes = set(ctx.fact(host, "npu.device_nodes"))
+    gone = sorted(wanted - nodes)
+    if gone:
+        yield Problem(
+            f"no /dev/davinci{ranges(gone)}; there are {ranges(sorted(nodes)) or 'none'}",
+            f"{len(wanted)} chips",
+            "set pd_devices to chips that exist, or mend the driver",
+        )
+
+
+@rule("PD-NPU-002", ERROR, "a chip is not healthy", per="host", source="npu-smi info")
+def chips_healthy(ctx: Context, host: str) -> Iterator[Problem]:
+    """npu-smi shows another health than OK. A chip in alarm fails at the first collective, minutes after the start."""
+    for chip in ctx.used_chips(host):
+        if str(chip.get("health")).upper() != "OK":
+            yield Problem(
+                f"chip {chip['phy_id']} (NPU {chip['npu']} chip {chip['chip']}) has health {chip.get('health')}",
+                "OK",
+                f"npu-smi info -t health -i {chip['npu']} -c {chip['chip']}; reset it, or leave it out (pd_devices)",
+            )
+
+
+@rule("PD-NPU-003", ERROR, "a chip is in use by others", per="host", source="vllm-ascend #632, #2698")
+def chips_free(ctx: Context, host: str) -> Iterator[Problem]:
+    """Another container or process holds a chip of the plan (npu-smi -8005, or out of memory). Our own do not count."""
+    held: dict[str, list[int]] = {}
+    holders = ctx.fact(host, "npu.holders")
+    for chip in ctx.used_chips(host):
+        names = {str(name) for name in holders.get(str(chip["phy_id"]), []) if not is_own(name)}
+        for process in chip.get("processes") or []:
+            if not process.get("container"):
+                names.add(f"process {process['pid']} ({process.get('name')})")
+        for name in names:
+            held.setdefault(name, []).append(chip["phy_id"])
+    for name, numbers in sorted(held.items()):
+        yield Problem(
+            f"{name} holds chips {ranges(numbers)}", "free chips", "stop it, or set pd_devices to other chips"
+        )
+
+
+@rule("PD-NPU-004", ERROR, "npu-smi does not work", per="host", source="vllm-ascend #2698, #6264")
+def npu_smi_works(ctx: Context, host: str) -> Iterator[Problem]:
+    """Engines run on the host's chips, but npu-smi shows none: no driver, no permission (-8005), or the tool is
+    missing.
+    """
+    if ctx.on(host) and not ctx.fact(host, "npu.chips"):
+        reasons = ctx.fact(host, "npu.reasons")
+        yield Problem("; ".join(reasons) or "no chip", "a table of chips", "mend the driver; run as root")
+
+
+@rule("PD-NPU-005", ERROR, "chips and parallel sizes do not match", per="instance", source="vLLM ParallelConfig")
+def sizes_match(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """An instance needs tensor x pipeline x prefill-context x data parallel size chips, no more and no fewer."""
+    engines = ctx.of_instance(str(engine.data["instance"]))
+    have = sum(len(one.devices) for one in engines)
+    need = engine.tp * engine.pp * engine.pcp * engine.dp
+    if have != need:
+        yield Problem(
+            f"{engine.data['instance']} has {have} chips; "
+            f"TP {engine.tp} x PP {engine.pp} x PCP {engine.pcp} x DP {engine.dp} = {need}",
+            f"{need} chips",
+            f"set {engine.role}_parallel or pd_devices",
+        )
+
+
+@rule(
+    "PD-NPU-006",
+    ERROR,
+    "prefill and decode are in different SuperPods",
+    per="cluster",
+    source="sfa_pd_rd2h; npu-smi spod-info",
+)
+def one_superpod(ctx: Context) -> Iterator[Problem]:
+    """SfaRemoteD2H copies by SDMA over HCCS, which ends at the border of a SuperPod: decode could never read the KV."""
+    hosts = {e.host for role in ("prefill", "decode") for e in ctx.of(role) if connectors.SFA in e.connectors}
+    pods: dict[Any, list[str]] = {}
+    for host in sorted(hosts):
+        pods.setdefault(ctx.fact(host, "npu.superpod_id"), []).append(host)
+    if len(pods) > 1:
+        yield Problem(
+            "; ".join(f"SuperPod {pod}: {', '.join(names)}" for pod, names in pods.items()),
+            "one Super Pod ID on all hosts",
+            "take hosts of one SuperPod, or profile mooncake",
+        )
+
+
+@rule(
+    "PD-NPU-007",
+    ERROR,
+    "a chip's network port is down or unhealthy",
+    per="host",
+    source="vllm-ascend installation.md:511-600",
+)
+def links_up(ctx: Context, host: str) -> Iterator[Problem]:
+    """hccn_tool must show link UP and net health Success where chips talk over RoCE: Mooncake, or an instance over
+    hosts.
+
+    On a host whose chips talk over HCCS alone these ports may be unused, so there it is a warning.
+    """
+    severity = None if needs_roce(ctx, host) else WARNING
+    down = [n for n, value in chip_values(ctx, host, "link").items() if value not in (None, "UP")]
+    if down:
+        yield Problem(f"link down on chips {ranges(down)}", "UP", "check cables and switch ports", severity=severity)
+    sick = {n: v for n, v in chip_values(ctx, host, "net_health").items() if v and str(v).lower() != "success"}
+    if sick:
+        yield Problem(
+            f"net health {', '.join(sorted(map(str, set(sick.values()))))} on chips {ranges(list(sick))}",
+            "Success",
+            "hccn_tool -i N -net_health -g; check gateway and netdetect address",
+            severity=severity,
+        )
+
+
+@rule(
+    "PD-NPU-008",
+    ERROR,
+    "TLS switches differ",
+    per="cluster",
+    source="vllm-ascend installation.md, 'should be consistent across all nodes'",
+)
+def tls_equal(ctx: Context) -> Iterator[Problem]:
+    """The TLS switch of every chip must be the same on all hosts, or no connection between chips comes up."""
+    seen: dict[bool, list[str]] = {}
+    for host in ctx.hosts:
+        if ctx.on(host):
+            for value in {v for v in chip_values(ctx, host, "tls").values() if v is not None}:
+                seen.setdefault(bool(value), []).append(host)
+    if len(seen) > 1:
+        yield Problem(
+            f"on: {', '.join(seen[True])}; off: {', '.join(seen[False])}",
+            "the same everywhere",
+            "hccn_tool -i N -tls -s enable 0 on every chip of the hosts where it is on",
+        )
+
+
+@rule("PD-NPU-009", ERROR, "/etc/hccn.conf is missing or empty", per="host", source="vllm-ascend #7711")
+def hccn_conf(ctx: Context, host: str) -> Iterator[Problem]:
+    """Without it in the container HCCL and Mooncake guess: the service starts, and the tokens are wrong.
+
+    On HCCS alone it may be empty, so there it is a warning. Guides 1 and 2 forget to mount it.
+    """
+    if not ctx.on(host):
+        return
+    conf = ctx.fact(host, "hccn.hccn_conf")
+    if not conf.get("exists") or not conf.get("size_bytes"):
+        yield Problem(
+            "missing" if not conf.get("exists") else "empty",
+            "the addresses of all chips",
+            "configure the chips' addresses (hccn_tool -i N -ip -s), or copy the file from the delivery",
+            severity=None if needs_roce(ctx, host) else WARNING,
+        )
+
+
+@rule(
+    "PD-NPU-010",
+    ERROR,
+    "/etc/ascend_install.info is missing",
+    per="host",
+    source="memfabric_hybrid hybm_gva_version.cpp",
+)
+def install_info(ctx: Context, host: str) -> Iterator[Problem]:
+    """MemFabric reads the driver's path from it and refuses to start without. Guide 1 forgets to mount it."""
+    engines = [engine.name for engine in ctx.on(host) if engine.uses_memfabric]
+    if engines and ctx.face(host).get("npu", {}).get("ascend_install_info") is None:
+        if ctx.face(host).get("npu") is None:
+            raise Missing(f"npu facts of {host} are not known")
+        yield Problem("missing", "written by the driver's installer", "install the driver with its installer")
+
+
+@rule("PD-NPU-011", ERROR, "chips cannot ping their peers", per="host", source="hccn_tool -hccs_ping, -ping")
+def pings(ctx: Context, host: str) -> Iterator[Problem]:
+    """A chip of this host got no answer from a peer's chip over HCCS or RoCE, though IP may work between the hosts."""
+    for ping in ctx.fact(host, "hccn.pings"):
+        if ping.get("ok") is False:
+            yield Problem(
+                f"chip {ping['phy_id']} gets no {ping['method'].upper()} answer from {ping['address']}: "
+                f"{ping.get('reason')}",
+                "an answer",
+                "check that both hosts are in one SuperPod"
+                if ping["method"] == "hccs"
+                else "check switch, VLAN and gateway",
+                severity=None if ping["method"] == "hccs" or needs_roce(ctx, host) else WARNING,
+            )
+
+
+@rule("PD-NPU-012", WARNING, "memory of a chip is occupied without a process", per="host", source="vllm-ascend #2698")
+def hbm_left_over(ctx: Context, host: str) -> Iterator[Problem]:
+    """An idle A3 chip shows about 3 GiB used. More, and no process: something died and left it, or hides in a
+    container.
+    """
+    if ctx.own_running(host):
+        return
+    left = {
+        chip["phy_id"]: chip["hbm_used_mib"]
+        for chip in ctx.used_chips(host)
+        if (chip.get("hbm_used_mib") or 0) > IDLE_HBM_MIB and not chip.get("processes")
+    }
+    if left:
+        yield Problem(
+            f"chips {ranges(list(left))} have up to {max(left.values())} MiB in use",
+            f"below {IDLE_HBM_MIB} MiB",
+            "find the process (fuser -v /dev/davinciN), or reset the chip",
+        )
+
+
+@rule("PD-NPU-013", ERROR, "engines of a host share a chip", per="host", source="collection")
+def chips_disjoint(ctx: Context, host: str) -> Iterator[Problem]:
+    """Each chip serves one engine."""
+    seen: dict[int, str] = {}
+    for engine in ctx.on(host):
+        shared = [number for number in engine.devices if number in seen]
+        if shared:
+            yield Problem(
+                f"{engine.name} and {seen[shared[0]]} both use chips {ranges(shared)}", "disjoint chips", "set devices"
+            )
+        seen.update(dict.fromkeys(engine.devices, engine.name))
+
+
+@rule(
+    "PD-NPU-014",
+    ERROR,
+    "the hardware generation does not carry the profile",
+    per="host",
+    source="vllm-ascend guides: Atlas A3 only",
+)
+def generation(ctx: Context, host: str) -> Iterator[Problem]:
+    """Sparse KV offload and context parallelism run on A3 only."""
+    seen = ctx.fact(host, "npu.generation")
+    if seen != "A3" and any(engine.offloads or engine.pcp > 1 or engine.dcp > 1 for engine in ctx.on(host)):
+        yield Problem(f"chips are {seen}", "A3", "use profile mooncake on these hosts")
+
+
+@rule("PD-NPU-015", ERROR, "npu-smi and the device nodes disagree", per="host", source="npu-smi info")
+def partial_view(ctx: Context, host: str) -> Iterator[Problem]:
+    """A chip of the plan has a device node, but npu-smi does not show it: the driver lost it, or the output was cut."""
+    wanted = {number for engine in ctx.on(host) for number in engine.devices}
+    shown = {chip.get("phy_id") for chip in ctx.chips(host)}
+    gone = sorted((wanted & set(ctx.fact(host, "npu.device_nodes"))) - shown)
+    if gone:
+        yield Problem(f"npu-smi does not show chips {ranges(gone)}", "all chips", "look at dmesg; reset or reboot")

@@ -1,0 +1,199 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""The contract between prefill and decode: what must be equal on both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..findings import ERROR, WARNING
+from .context import Context, Engine
+from .registry import Problem, rule
+
+
+def differing(
+    ctx: Context, value: Callable[[Engine], Any], engines: list[Engine] | None = None
+) -> dict[str, list[str]]:
+    """Engines by value, if there is more than one value."""
+    seen: dict[str, list[str]] = {}
+    for engine in ctx.heads if engines is None else engines:
+        seen.setdefault(str(value(engine)), []).append(engine.name)
+    return seen if len(seen) > 1 else {}
+
+
+def listed(seen: dict[str, list[str]]) -> str:
+    return "; ".join(f"{value}: {', '.join(names)}" for value, names in sorted(seen.items()))
+
+
+def option(name: str, default: Any = None) -> Callable[[Engine], Any]:
+    return lambda engine: engine.args.get(name, default)
+
+
+def equal(
+    identifier: str,
+    title: str,
+    why: str,
+    value: Callable[[Engine], Any],
+    mend: str,
+    source: str,
+    severity: str = ERROR,
+) -> None:
+    """Register a rule that a value of the engines is the same on all instances that talk to each other."""
+
+    def check(ctx: Context) -> Iterator[Problem]:
+        seen = differing(ctx, value)
+        if seen:
+            yield Problem(listed(seen), "equal on prefill and decode", mend)
+
+    check.__doc__ = why
+    rule(identifier, severity, title, per="cluster", source=source)(check)
+
+
+equal(
+    "PD-PARITY-001",
+    "block sizes differ",
+    "KV moves block by block: a block of one side must be a block of the other.",
+    option("block-size", 128),
+    "set block-size in pd_vllm_args",
+    "sfa_pd_rd2h; mooncake_connector.py",
+)
+equal(
+    "PD-PARITY-002",
+    "max-model-len differs",
+    "A prompt that one side takes and the other refuses fails half way: prefill is done, decode says no.",
+    option("max-model-len"),
+    "set max-model-len in pd_vllm_args",
+    "vllm-ascend #2649",
+)
+equal(
+    "PD-PARITY-003",
+    "dtype differs",
+    "KV is copied as bytes: with another dtype the numbers mean something else.",
+    option("dtype", "auto"),
+    "set dtype in pd_vllm_args",
+    "kv_cache_interface.py",
+)
+equal(
+    "PD-PARITY-004",
+    "quantization differs",
+    "Prefill and decode must compute the same model, or tokens drift.",
+    option("quantization"),
+    "set quantization in pd_vllm_args",
+    "guide 1 sections 3.5 and 3.6",
+)
+equal(
+    "PD-PARITY-005",
+    "kv-cache-dtype differs",
+    "KV is copied as bytes: with another dtype the numbers mean something else.",
+    option("kv-cache-dtype", "auto"),
+    "set kv-cache-dtype in pd_vllm_args",
+    "kv_cache_interface.py",
+)
+equal(
+    "PD-PARITY-006",
+    "served-model-name differs",
+    "The proxy passes the client's model name to both sides; the one that does not know it answers 404.",
+    option("served-model-name"),
+    "set pd_served_model_name",
+    "load_balance_proxy_server_example.py",
+)
+equal(
+    "PD-PARITY-007",
+    "model paths differ",
+    "Both sides must serve the same model. The path may differ between hosts only if it is mounted to the same place.",
+    option("model"),
+    "set pd_model_path for all hosts",
+    "vllm-ascend #9999",
+)
+
+
+def uses_hash(ctx: Context) -> list[Engine]:
+    """Engines whose blocks are found by hash: a KV pool, or prefix caching across engines."""
+    return [engine for engine in ctx.engines if engine.transfer]
+
+
+@rule(
+    "PD-PARITY-008",
+    ERROR,
+    "PYTHONHASHSEED differs",
+    per="cluster",
+    source="vllm-ascend #12002; vLLM #51875; LMCache #1739; kv_pool.md:39",
+)
+def hash_seed(ctx: Context) -> Iterator[Problem]:
+    """Block hashes begin from Python's own hash seed, drawn anew by each process if unset: the pool then never hits.
+
+    Where every engine leaves it unset and none uses a pool, it is a warning.
+    """
+    engines = uses_hash(ctx)
+    seen = differing(ctx, lambda engine: engine.env.get("PYTHONHASHSEED", "unset"), engines)
+    if seen:
+        yield Problem(listed(seen), 'PYTHONHASHSEED "0" everywhere', "set it in pd_env")
+    elif engines and engines[0].env.get("PYTHONHASHSEED") is None:
+        pool = any(engine.uses_memcache or engine.part("AscendStoreConnector") for engine in engines)
+        yield Problem("unset everywhere", 'PYTHONHASHSEED "0"', "set it in pd_env", severity=None if pool else WARNING)
+
+
+@rule("PD-PARITY-009", ERROR, "the model differs between hosts", per="cluster", source="collection; vllm-ascend #9999")
+def model_digest(ctx: Context) -> Iterator[Problem]:
+    """The digest covers config, tokenizer, index and the size of every shard. Different models give wrong tokens in
+    silence.
+    """
+    seen: dict[str, list[str]] = {}
+    for host in sorted({engine.host for engine in ctx.engines}):
+        digest = ctx.model(host).get("digest")
+        if digest:
+            seen.setdefault(str(digest)[:12], []).append(host)
+    if len(seen) > 1:
+        yield Problem(listed(seen), "one digest", "copy the model folder anew to the hosts that differ")
+
+
+@rule(
+    "PD-PARITY-010",
+    WARNING,
+    "driver or firmware differs between hosts",
+    per="cluster",
+    source="vllm-ascend #9447, #2406",
+)
+def driver_equal(ctx: Context) -> Iterator[Problem]:
+    """Hosts of one cluster with different drivers fail in operators and collectives that work within each host."""
+    for name in ("driver_version", "firmware_version"):
+        seen: dict[str, list[str]] = {}
+        for host in sorted({engine.host for engine in ctx.engines}):
+            value = ctx.face(host).get("npu", {}).get(name)
+            if value:
+                seen.setdefault(str(value), []).append(host)
+        if len(seen) > 1:
+            yield Problem(f"{name.replace('_', ' ')} {listed(seen)}", "one version", "update the older ones")
+
+
+@rule(
+    "PD-PARITY-011",
+    ERROR,
+    "prefill and decode images are of different versions",
+    per="cluster",
+    source="vllm-ascend #9447",
+)
+def image_equal(ctx: Context) -> Iterator[Problem]:
+    """Both images must come from one base: KV layout and messages are those of a version."""
+    bases = {
+        str(name): str(image.get("base")) for name, image in (ctx.plan.get("images") or {}).items() if image.get("base")
+    }
+    if len(set(bases.values())) > 1:
+        yield Problem(
+            "; ".join(f"{name}: {base}" for name, base in sorted(bases.items())), "one base image", "set pd_image"
+        )
+
+
+@rule(
+    "PD-PARITY-012",
+    WARNING,
+    "speculative methods differ",
+    per="cluster",
+    source="pd_disaggregation_mooncake_multi_node.md:242-245",
+)
+def draft_equal(ctx: Context) -> Iterator[Problem]:
+    """The draft layer has KV of its own, which moves with the rest: both sides need it, or neither."""
+    seen = differing(ctx, lambda engine: (engine.args.get("speculative-config") or {}).get("method", "none"))
+    if seen and "prefill" in {e.role for e in ctx.heads}:
+        yield Problem(listed(seen), "one method", "set speculative-config in pd_vllm_args")

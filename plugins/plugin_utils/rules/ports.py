@@ -1,0 +1,358 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""Ports: every port of every service of a host, against each other, the kernel, and what transports pick at random."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .. import connectors
+from ..findings import ERROR, WARNING
+from .context import Context, Engine, is_own, known
+from .registry import Problem, rule
+
+#: MemFabric picks its control ports upwards from here (MF_CONFIG_STORE_PORT_START of memfabric_hybrid 1.2).
+MEMFABRIC_FIRST = 9000
+#: Loopback store of the offload pool: 8500 + device // world size, so 8500 for whoever sees device 0.
+OFFLOAD_STORE = 8500
+KV_PORT_DOC = "vllm-ascend docs/source/tutorials/features/pd_disaggregation_mooncake_multi_node.md"
+
+
+def overlap(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    return int(a["first"]) <= int(b["last"]) and int(b["first"]) <= int(a["last"])
+
+
+def same_address(a: Any, b: Any) -> bool:
+    """Whether two sockets of the same port clash: one of them binds everything, or both the same address."""
+    wildcard = (None, "", "0.0.0.0", "::", "*")
+    return a in wildcard or b in wildcard or a == b
+
+
+def span(port: Mapping[str, Any]) -> str:
+    return str(port["first"]) if port["first"] == port["last"] else f"{port['first']}-{port['last']}"
+
+
+def text(port: Mapping[str, Any]) -> str:
+    return f"{port['owner']} ({port['purpose']}, {span(port)})"
+
+
+def fixed_ports(ctx: Context, host: str) -> list[Mapping[str, Any]]:
+    """Ports that are set, not picked."""
+    return [port for port in ctx.ports_on(host) if port.get("fixed", True)]
+
+
+def mooncake_band(ctx: Context, host: str) -> tuple[int, int]:
+    """The random band of Mooncake's AscendDirect transport on a host."""
+    chips = int(ctx.hosts[host].get("chips") or 16)
+    first = connectors.MOONCAKE_BAND_FIRST
+    return first, first + connectors.MOONCAKE_BAND_PER_CHIP * chips - 1
+
+
+@rule(
+    "PD-PORT-001",
+    ERROR,
+    "two services of a host want the same port",
+    per="host",
+    source="vllm-ascend #4725, #8938, #405; gpustack #4312; srt-slurm #243; Mooncake #3540",
+)
+def own_ports_differ(ctx: Context, host: str) -> Iterator[Problem]:
+    """Every port of every service of a host is compared with every other, ranges included.
+
+    The second service to start fails with "Address already in use", often after its weights are loaded.
+    KV transfer takes a whole range: one port for each rank from kv_port upwards.
+    """
+    ports = sorted(fixed_ports(ctx, host), key=lambda port: int(port["first"]))
+    for index, one in enumerate(ports):
+        for other in ports[index + 1 :]:
+            if int(other["first"]) > int(one["last"]):
+                break
+            if overlap(one, other) and same_address(one.get("bind"), other.get("bind")):
+                yield Problem(
+                    f"{text(one)} and {text(other)} overlap",
+                    f"{other['owner']} above {one['last']}",
+                    f"set another port for {other['owner']} ({other['purpose']})",
+                )
+
+
+@rule(
+    "PD-PORT-002",
+    ERROR,
+    "a port lies in the band from which Mooncake picks at random",
+    per="host",
+    source=f"vllm-ascend #6455; {KV_PORT_DOC}",
+)
+def outside_mooncake_band(ctx: Context, host: str) -> Iterator[Problem]:
+    """Mooncake's AscendDirect transport listens on random ports in 20000 to 20000 + 1000 x chips.
+
+    A fixed port there works most of the time and fails now and then with "ZMQError: Address already in use".
+    With 16 chips per host the first safe port is 36000. Both guides have their Mooncake ports inside the band.
+    """
+    if not any(engine.uses_mooncake for engine in ctx.on(host)):
+        return
+    first, last = mooncake_band(ctx, host)
+    for port in fixed_ports(ctx, host):
+        if overlap(port, {"first": first, "last": last}):
+            yield Problem(
+                f"{text(port)} lies in {first}-{last}",
+                f"{last + 1} or above, or below {first}",
+                f"set the port of {port['owner']} ({port['purpose']}) to {last + 1} or above",
+            )
+
+
+@rule("PD-PORT-003", ERROR, "a port is out of range", per="host", source="vllm-ascend sfa_pd_rd2h/scheduler.py:240-256")
+def within_range(ctx: Context, host: str) -> Iterator[Problem]:
+    """Ports go from 1 to 65535, and KV transfer needs kv_port + data parallel size x tensor parallel size of them.
+
+    Ports below 1024 are those of system services.
+    """
+    for port in ctx.ports_on(host):
+        if int(port["first"]) < 1024 or int(port["last"]) > 65535:
+            width = int(port["last"]) - int(port["first"])
+            yield Problem(
+                f"{text(port)} leaves 1024-65535", f"1024 to {65535 - width}", f"set a lower base for {port['purpose']}"
+            )
+
+
+@rule(
+    "PD-PORT-004", ERROR, "a port is taken by another process", per="host", source="vllm-ascend #11968; gpustack #4312"
+)
+def not_listened_on(ctx: Context, host: str) -> Iterator[Problem]:
+    """Something on the host already listens on a port of the plan. Our own running containers do not count."""
+    listeners = [one for one in ctx.fact(host, "host.listeners") if not is_own(one.get("container"))]
+    for port in fixed_ports(ctx, host):
+        for one in listeners:
+            inside = int(port["first"]) <= int(one["port"]) <= int(port["last"])
+            if inside and one.get("protocol", "tcp") == "tcp" and same_address(port.get("bind"), one.get("address")):
+                owner = one.get("container") or one.get("process") or "a process that could not be seen"
+                pid = f", pid {one['pid']}" if one.get("pid") else ""
+                yield Problem(
+                    f"port {one['port']} of {port['owner']} ({port['purpose']}) is held by {owner}{pid}",
+                    "a free port",
+                    "stop that process, or set another port",
+                )
+
+
+@rule(
+    "PD-PORT-005",
+    WARNING,
+    "a port may be handed out by the kernel before its service starts",
+    per="host",
+    source=f"vllm-ascend #16205; {KV_PORT_DOC}",
+)
+def reserved_from_ephemeral(ctx: Context, host: str) -> Iterator[Problem]:
+    """A port inside net.ipv4.ip_local_port_range can become the local end of any outgoing connection.
+
+    The service then cannot bind it, now and then. Ports listed in net.ipv4.ip_local_reserved_ports are left alone;
+    the plan reserves its own.
+    """
+    low, high = ctx.fact(host, "host.ephemeral_ports")
+    ranges = [tuple(map(int, one)) for one in ctx.fact(host, "host.reserved_ports")]
+    for one in ctx.hosts[host].get("reserved_ports") or []:
+        first, _, last = str(one).partition("-")
+        ranges.append((int(first), int(last or first)))
+    for port in fixed_ports(ctx, host):
+        first, last = max(int(port["first"]), low), min(int(port["last"]), high)
+        open_port = next((n for n in range(first, last + 1) if not any(a <= n <= b for a, b in ranges)), None)
+        if open_port is not None:
+            yield Problem(
+                f"{text(port)}: {open_port} lies in the ephemeral range {low}-{high} and is not reserved",
+                "reserved in net.ipv4.ip_local_reserved_ports",
+                f"reserve {span(port)}, or set a port below {low}",
+            )
+
+
+@rule(
+    "PD-PORT-006",
+    ERROR,
+    "a port lies where MemFabric picks its own",
+    per="host",
+    source="memfabric_hybrid 1.2 MF_CONFIG_STORE_PORT_START",
+)
+def outside_memfabric_block(ctx: Context, host: str) -> Iterator[Problem]:
+    """Every MemFabric process of a host takes a control port from 9000 upwards: 16 ranks take 9000 to 9015 and more.
+
+    Upstream's own example puts the proxy on 9000.
+    """
+    ranks = sum(len(engine.devices) for engine in ctx.on(host) if engine.uses_memfabric)
+    if not ranks:
+        return
+    block = {"first": MEMFABRIC_FIRST, "last": MEMFABRIC_FIRST + 2 * ranks - 1}
+    for port in fixed_ports(ctx, host):
+        if overlap(port, block):
+            yield Problem(
+                f"{text(port)} lies in {span(block)}, which {ranks} MemFabric ranks fill",
+                f"{block['last'] + 1} or above, or below {MEMFABRIC_FIRST}",
+                f"set another port for {port['owner']}",
+            )
+
+
+@rule(
+    "PD-PORT-007",
+    ERROR,
+    "engines of a host share HCCL's base port",
+    per="host",
+    source="vllm-ascend #4725, #405, #11968, #16205",
+)
+def hccl_base_ports(ctx: Context, host: str) -> Iterator[Problem]:
+    """HCCL listens from HCCL_IF_BASE_PORT upwards, one port per chip; unset it is 60000 for every engine (EJ0003,
+    EI0019).
+
+    Two engines on one host need different bases, far enough apart.
+    """
+    bases: dict[str, list[Engine]] = {}
+    for engine in ctx.on(host):
+        bases.setdefault(str(engine.env.get("HCCL_IF_BASE_PORT", "unset")), []).append(engine)
+    for base, engines in bases.items():
+        if len(engines) > 1:
+            yield Problem(
+                f"{', '.join(engine.name for engine in engines)} have HCCL_IF_BASE_PORT {base}",
+                "one base per engine, 100 apart",
+                "leave HCCL_IF_BASE_PORT to the plan (pd_hccl_if_base_port is the first)",
+            )
+        elif base == "unset":
+            yield Problem(
+                f"{engines[0].name} has no HCCL_IF_BASE_PORT, so HCCL takes 60000 and up",
+                "a base of its own, reserved",
+                "leave HCCL_IF_BASE_PORT to the plan",
+                severity=WARNING,
+            )
+
+
+@rule(
+    "PD-PORT-008",
+    ERROR,
+    "two sparse-offload engines of a host would share one loopback store",
+    per="host",
+    source="memfabric_hybrid 1.2 SHARED scene, tcp://127.0.0.1:8500 + device // world size",
+    versions=">=0.26",
+)
+def one_offload_engine(ctx: Context, host: str) -> Iterator[Problem]:
+    """Rank 0 of each data-parallel group opens a store on 127.0.0.1:8500 + device // world size.
+
+    Two engines that each see a device 0 meet on 8500. Data parallelism inside one engine counts on: 8500, 8501 and
+    so on.
+    """
+    engines = [engine for engine in ctx.on(host) if engine.offloads]
+    if len(engines) > 1:
+        yield Problem(
+            f"{len(engines)} engines with sparse KV offload: {', '.join(engine.name for engine in engines)}",
+            "one per host",
+            "use internal data parallelism in one engine, or spread the instances over hosts",
+        )
+    groups = sum(engine.local_ranks for engine in engines)
+    if groups:
+        store = {"first": OFFLOAD_STORE, "last": OFFLOAD_STORE + groups - 1, "bind": "127.0.0.1"}
+        for port in fixed_ports(ctx, host):
+            own = port["owner"] in [engine.name for engine in engines] and int(port["first"]) == OFFLOAD_STORE
+            if not own and overlap(port, store) and same_address(port.get("bind"), "127.0.0.1"):
+                yield Problem(f"{text(port)} lies on the offload store's {span(store)}", "another port", "move it")
+
+
+@rule("PD-PORT-009", ERROR, "VLLM_PORT clashes", per="host", source="gpustack #4312; srt-slurm #243")
+def vllm_port(ctx: Context, host: str) -> Iterator[Problem]:
+    """VLLM_PORT is the base of vLLM's internal ports, not its HTTP port: it must differ from that and between
+    engines.
+    """
+    seen: dict[str, str] = {}
+    for engine in ctx.on(host):
+        value = engine.env.get("VLLM_PORT")
+        if value is None:
+            continue
+        if str(value) == str(engine.args.get("port")):
+            yield Problem(f"VLLM_PORT {value} is the HTTP port of {engine.name}", "another port, or unset", "remove it")
+        if str(value) in seen:
+            yield Problem(f"{seen[str(value)]} and {engine.name} both have VLLM_PORT {value}", "one each", "remove it")
+        seen[str(value)] = engine.name
+
+
+@rule("PD-PORT-010", ERROR, "a rendezvous port is left to chance", per="instance", source="vllm-ascend #16237")
+def rendezvous_pinned(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """Engines of one instance on several hosts find each other at a port that all must know.
+
+    A random pick is bound later than it is chosen, and another process can take it in between.
+    """
+    engines = ctx.of_instance(str(engine.data["instance"]))
+    if len(engines) < 2:
+        return
+    option = "data-parallel-rpc-port" if engine.dp > 1 else "master-port"
+    if engine.dp == 1 and engine.args.get("nnodes") is None:
+        return
+    values = {one.args.get(option) for one in engines}
+    if len(values) != 1 or None in values:
+        yield Problem(
+            f"engines of {engine.data['instance']} have {option} {sorted(map(str, values))}",
+            "one port, the same for all",
+            "set pd_data_parallel_rpc_port or pd_master_port",
+        )
+
+
+@rule(
+    "PD-PORT-011",
+    ERROR,
+    "KV pools of a host share a lookup port",
+    per="host",
+    source="vllm-ascend ascend_store/pool_scheduler.py, lookup_rpc_port_{n}_dp_rank{r}",
+)
+def lookup_ports(ctx: Context, host: str) -> Iterator[Problem]:
+    """The KV pool's lookup socket is a file named after lookup_rpc_port and the data-parallel rank.
+
+    Two instances of a host with the same number, 0 where it is left out, read each other's answers.
+    """
+    seen: dict[str, Engine] = {}
+    for engine in ctx.on(host):
+        part = engine.part(*connectors.STORES)
+        if part is None:
+            continue
+        extra = part.get("kv_connector_extra_config") or {}
+        number = str(extra.get("lookup_rpc_port", extra.get("mooncake_rpc_port", 0)))
+        other = seen.setdefault(number, engine)
+        if other.data["instance"] != engine.data["instance"]:
+            yield Problem(
+                f"{other.name} and {engine.name} both have lookup_rpc_port {number}",
+                "one number per instance",
+                "set it",
+            )
+
+
+@rule(
+    "PD-PORT-012",
+    WARNING,
+    "Mooncake engines of a host start at the same time",
+    per="host",
+    source="vllm-ascend #8938",
+)
+def mooncake_together(ctx: Context, host: str) -> Iterator[Problem]:
+    """Instances that start together on one host can draw the same random port of Mooncake's band and one of them
+    fails.
+    """
+    instances = sorted({str(engine.data["instance"]) for engine in ctx.on(host) if engine.uses_mooncake})
+    if len(instances) > 1:
+        yield Problem(
+            f"{', '.join(instances)} draw ports from the same band",
+            "start one after the other",
+            "if one fails with 'Address already in use', start it again",
+        )
+
+
+@rule("PD-PORT-013", ERROR, "the plan lacks a port", per="engine", source="collection")
+def has_ports(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """A port that is bound but not in the plan's table is checked by nobody: HTTP, and one KV port for each rank."""
+    owned = [port for port in ctx.ports_on(engine.host) if port["owner"] == engine.name]
+
+    def listed(first: int, last: int) -> bool:
+        return any(int(port["first"]) <= first and last <= int(port["last"]) for port in owned)
+
+    if engine.data.get("serves_http", True):
+        port = int(known(engine.args.get("port"), f"HTTP port of {engine.name}"))
+        if not listed(port, port):
+            yield Problem(f"HTTP port {port} of {engine.name} is not in the port table", "listed", "report it")
+    if engine.transfer and connectors.binds_kv_port(engine.transfer, engine.role):
+        bases = [int(part["kv_port"]) for part in engine.parts if part.get("kv_port") is not None]
+        if not bases:
+            yield Problem(f"{engine.name} has no kv_port", "a kv_port", f"set {engine.role}_kv_port")
+        for base in bases:
+            transfer = [port for port in owned if port["first"] != engine.args.get("port")]
+            # an external rank starts at base + rank x tensor parallel size, so at or above the base
+            if not any(int(port["last"]) >= base for port in transfer):
+                yield Problem(f"kv_port {base} of {engine.name} is not in the port table", "listed", "report it")

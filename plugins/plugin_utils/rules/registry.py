@@ -1,0 +1,203 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""What a rule is, how it is registered, and how all of them are run so that none can hide or break another.
+
+A rule is a generator over plan and facts that yields a ``Problem`` for each thing that is wrong. It asks the context
+for what it needs; what is not known raises ``Missing``, which becomes a "not checked" finding, never a pass.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..findings import ERROR, NOT_CHECKED, WARNING, Finding, in_order
+from .context import Context, Missing
+
+DOC = "docs/rules.md"
+
+#: The unit that a rule is asked about: once, or once for each host, instance or engine.
+SCOPES = ("cluster", "host", "instance", "engine")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a rule yields. ``host`` and ``severity`` default to those of the unit asked about and of the rule."""
+
+    found: str
+    right: str = ""
+    mend: str = ""
+    host: str | None = None
+    severity: str | None = None
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule; ``why`` is the long explanation for people."""
+
+    id: str
+    severity: str
+    title: str
+    per: str
+    source: str
+    versions: str
+    why: str
+    check: Callable[..., Iterator[Problem]]
+
+    @property
+    def doc(self) -> str:
+        return f"{DOC}#{self.id.lower()}"
+
+
+RULES: dict[str, Rule] = {}
+
+Check = Callable[..., Iterator[Problem]]
+
+
+def rule(
+    identifier: str, severity: str, title: str, *, per: str, source: str, versions: str = ""
+) -> Callable[[Check], Check]:
+    """Register a check. ``versions`` is a range of vllm-ascend such as ``>=0.26``; outside of it the rule does not
+    apply.
+    """
+
+    def register(check: Check) -> Check:
+        if identifier in RULES or not re.fullmatch(r"PD-[A-Z]+-\d{3}", identifier) or per not in SCOPES:
+            raise ValueError(f"rule {identifier}: id taken or malformed, or no such scope: {per}")
+        why = inspect.cleandoc(check.__doc__ or "")
+        if not why:
+            raise ValueError(f"rule {identifier} does not say why")
+        RULES[identifier] = Rule(identifier, severity, title, per, source, versions, why, check)
+        return check
+
+    return register
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The findings of one run, and which rules found nothing."""
+
+    findings: tuple[Finding, ...]
+    passed: tuple[str, ...]
+    skipped: tuple[str, ...]  # out of their version range
+
+    @property
+    def stops(self) -> bool:
+        return any(finding.stops for finding in self.findings)
+
+
+def judge(
+    plan: Mapping[str, Any],
+    facts: Mapping[str, Mapping[str, Any]] | None,
+    rules: Mapping[str, Rule] = RULES,
+) -> Verdict:
+    """Run every rule, and take the planner's findings along.
+
+    ``facts`` by host; ``None`` for the stage before any host is contacted. Waivers: ``pd_waived_rules``.
+    """
+    context = Context(plan, facts)
+    waived: Mapping[str, str] = context.settings.get("pd_waived_rules") or {}
+    findings: list[Finding] = []
+    passed, skipped = [], []
+    for one in rules.values():
+        if not context.version_in(one.versions):
+            skipped.append(one.id)
+            continue
+        own = list(_ask(one, context))
+        findings += own
+        if not own:
+            passed.append(one.id)
+    # what the planner found stands in the same report and is waived the same way
+    findings += [Finding(**one) for one in plan.get("findings") or []]
+    findings = [_waive(finding, waived) for finding in findings]
+    findings += _bad_waivers(waived, rules, findings)
+    return Verdict(tuple(in_order(findings)), tuple(passed), tuple(skipped))
+
+
+def _ask(one: Rule, context: Context) -> Iterator[Finding]:
+    """One rule over all its units; each unit that misses a fact or crashes is a finding of its own."""
+    missing: dict[str, None] = {}
+    for host, arguments in context.units(one.per):
+        try:
+            problems = list(one.check(context, *arguments))
+        except Missing as error:
+            if context.facts is not None:
+                yield _finding(one, NOT_CHECKED, host, f"{one.title}: {error}", mend="see why the probe could not tell")
+            else:
+                missing[str(error)] = None
+        except Exception as error:
+            where = _where(error)
+            yield _finding(
+                one,
+                WARNING if one.severity != ERROR else ERROR,
+                host,
+                f"the rule itself failed: {type(error).__name__}: {error}{where}",
+                right="a verdict",
+                mend=f"report it; to go on without, waive it: pd_waived_rules: {{{one.id}: REASON}}",
+            )
+        else:
+            for problem in problems:
+                yield _finding(
+                    one,
+                    problem.severity or one.severity,
+                    host if problem.host is None else problem.host,
+                    problem.found,
+                    problem.right,
+                    problem.mend,
+                )
+    if missing:  # before hosts are contacted one line per rule is enough
+        yield _finding(
+            one, NOT_CHECKED, "", f"{one.title}: needs facts of the hosts", mend="run the preflight playbook"
+        )
+
+
+def _where(error: Exception) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "" if trace is None else f" (line {trace.tb_lineno} of {trace.tb_frame.f_code.co_name})"
+
+
+def _finding(one: Rule, severity: str, host: str, found: str, right: str = "", mend: str = "") -> Finding:
+    return Finding(one.id, severity, host, found, right, mend, one.source, one.doc)
+
+
+def _waive(finding: Finding, waived: Mapping[str, str]) -> Finding:
+    reason = str(waived.get(finding.rule) or "").strip()
+    if not reason:
+        return finding
+    return Finding(**{**finding.as_dict(), "waived": reason})
+
+
+def _bad_waivers(
+    waived: Mapping[str, str], rules: Mapping[str, Rule], findings: Iterable[Finding]
+) -> Iterator[Finding]:
+    """A waiver for nothing hides nothing today and a real problem tomorrow."""
+    hit = {finding.rule for finding in findings}
+    for identifier, reason in waived.items():
+        source, doc = "collection", f"{DOC}#waivers"
+        if not str(reason or "").strip():
+            yield Finding(
+                "PD-WAIVE-001",
+                ERROR,
+                "",
+                f"{identifier} is waived without a reason",
+                "a reason",
+                "say why",
+                source,
+                doc,
+            )
+        elif identifier not in hit:
+            yield Finding(
+                "PD-WAIVE-002",
+                "info",
+                "",
+                f"{identifier} is waived, but found nothing",
+                "no waiver",
+                "remove it",
+                source,
+                doc,
+            )

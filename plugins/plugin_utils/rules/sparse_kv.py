@@ -1,0 +1,463 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""Sparse KV offload: what vllm-ascend refuses, when, and what it should refuse but does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ...module_utils import _sizing
+from .. import connectors
+from ..findings import ERROR, INFO, WARNING
+from .context import Context, Engine, Missing, known
+from .keys import unknown_keys
+from .registry import Problem, rule
+
+CONFIG = "ascend_config.py SparseKVOffloadConfig"
+OFFLOAD_KEYS = ("enabled", "topk_buffer_size", "dram_size_per_dp_GB", "keep_device_kv_cache")
+#: Keys of vllm-ascend's main branch after 0.26.0rc1.
+LATER_OFFLOAD_KEYS = ("fused_op_type", "use_fused_overlap", "memfabric_transfer_protocol")
+MIN_READY_TIMEOUT_S = 3000
+TOO_LARGE = 4
+
+
+def integer(value: Any, what: str) -> int:
+    """A number that upstream casts with int(); anything else is another rule's finding."""
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        raise Missing(f"{what} is {value!r}, no number") from None
+
+
+def topk_buffer(engine: Engine) -> int:
+    value = known(engine.offload.get("topk_buffer_size", _sizing.DEFAULT_TOPK_BUFFER_SIZE), "topk_buffer_size")
+    return integer(value, "topk_buffer_size")
+
+
+@rule(
+    "PD-SPARSE-001",
+    ERROR,
+    "topk_buffer_size is below index_topk",
+    per="instance",
+    source=f"{CONFIG}:997-999",
+    versions=">=0.26",
+)
+def buffer_holds_topk(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """Each row of the hot buffer must hold the index_topk tokens that one step selects."""
+    if not engine.offloads:
+        return
+    value = topk_buffer(engine)
+    topk = ctx.model_config(engine.host).get("index_topk")
+    if value <= 0 or (topk and value < topk):
+        yield Problem(
+            f"topk_buffer_size {value}", f"{2 * (topk or 2048)} (2 x index_topk)", "pd_topk_buffer_size: auto"
+        )
+
+
+@rule(
+    "PD-SPARSE-002",
+    ERROR,
+    "topk_buffer_size is no multiple of the block size",
+    per="instance",
+    source="sparse_kv_offload_manager.py:498-502",
+    versions=">=0.26",
+)
+def buffer_whole_blocks(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """The cheapest mistake is checked last: after the weights are loaded and the host pool is allocated."""
+    if not engine.offloads:
+        return
+    value, block = topk_buffer(engine), int(engine.args.get("block-size") or 128)
+    if value % block:
+        right = -(-value // block) * block
+        yield Problem(f"topk_buffer_size {value}, block-size {block}", str(right), "pd_topk_buffer_size: auto")
+
+
+@rule(
+    "PD-SPARSE-003",
+    WARNING,
+    "topk_buffer_size is unusual",
+    per="instance",
+    source="guide 1 section 3.6",
+    versions=">=0.26",
+)
+def buffer_usual(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """Twice index_topk is what was tried. More costs HBM on every chip, less copies more from the host."""
+    if not engine.offloads:
+        return
+    topk = ctx.model_config(engine.host).get("index_topk")
+    value = topk_buffer(engine)
+    if topk and value >= topk and value != 2 * topk:
+        hot = ctx.sizing(engine).hot_buffer_bytes / _sizing.GIB
+        yield Problem(f"{value}: {hot:.2f} GiB per chip", str(2 * topk), "pd_topk_buffer_size: auto")
+
+
+@rule(
+    "PD-SPARSE-004", ERROR, "block-size is not 128", per="instance", source="attention/sfa_v1.py:158", versions=">=0.26"
+)
+def block_size(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """The sparse attention kernel knows blocks of 128 tokens only."""
+    if (engine.offloads or connectors.SFA in engine.connectors) and int(engine.args.get("block-size") or 128) != 128:
+        yield Problem(f"block-size {engine.args['block-size']}", "128", "remove block-size, or set 128 on both sides")
+
+
+@rule(
+    "PD-SPARSE-005",
+    ERROR,
+    "the model has no sparse attention that can be offloaded",
+    per="instance",
+    source=f"{CONFIG}:970-972",
+    versions=">=0.26",
+)
+def model_is_sparse(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """Offload needs index_topk in config.json (DeepSeek-V3.2, GLM-5.x) and no compress_ratios (DeepSeek-V4)."""
+    if not engine.offloads:
+        return
+    config = ctx.model_config(engine.host)
+    if "compress_ratios" in config:
+        yield Problem("compress_ratios in config.json", "a model without", "use profile mooncake for this model")
+    elif not config.get("index_topk"):
+        yield Problem(
+            f"no index_topk ({config.get('model_type')})", "index_topk", "use profile mooncake_layerwise or mooncake"
+        )
+
+
+@rule(
+    "PD-SPARSE-006",
+    ERROR,
+    "offload with context or pipeline parallelism",
+    per="instance",
+    source=f"{CONFIG}:975-977",
+    versions=">=0.26",
+)
+def no_context_parallel(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """Offload takes neither prefill nor decode context parallelism nor pipeline parallelism."""
+    if engine.offloads and (engine.pcp * engine.dcp > 1 or engine.pp > 1):
+        yield Problem(f"PCP {engine.pcp}, DCP {engine.dcp}, PP {engine.pp}", "1 each", f"set {engine.role}_parallel")
+
+
+@rule(
+    "PD-SPARSE-007",
+    ERROR,
+    "offload on an engine that is no KV consumer",
+    per="instance",
+    source=f"{CONFIG}:987; sfa_pd_rd2h/connector.py:79-86",
+    versions=">=0.26",
+)
+def only_on_consumers(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """Offload belongs on decode alone, with kv_role kv_consumer; kv_both passes the first check and fails the second.
+
+    With SfaRemoteD2HConnector decode must offload and prefill must not.
+    """
+    roles = {str(part.get("kv_role")) for part in engine.parts}
+    if engine.offloads and not engine.offload.get("keep_device_kv_cache") and roles != {"kv_consumer"}:
+        yield Problem(
+            f"offload with kv_role {', '.join(sorted(roles)) or 'none'}", "kv_consumer", "enable it on decode alone"
+        )
+    if connectors.SFA in engine.connectors and "kv_consumer" in roles and not engine.offloads:
+        yield Problem(
+            "SfaRemoteD2HConnector reads without sparse_kv_offload_config.enabled",
+            "enabled: true",
+            "use profile sparse_kv_offload",
+        )
+
+
+@rule(
+    "PD-SPARSE-008", ERROR, "decode runs the V2 model runner", per="engine", source=f"{CONFIG}:993", versions=">=0.26"
+)
+def v1_runner(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """Offload does not work with vLLM's V2 model runner; VLLM_USE_V2_MODEL_RUNNER=0 keeps it off."""
+    if not engine.offloads:
+        return
+    value = engine.env.get("VLLM_USE_V2_MODEL_RUNNER")
+    if str(value) not in ("0", "None"):
+        yield Problem(f"VLLM_USE_V2_MODEL_RUNNER={value}", "0", "remove it from decode_env")
+    elif value is None:
+        yield Problem("VLLM_USE_V2_MODEL_RUNNER is unset", "0", "set it in decode_env", severity=INFO)
+
+
+@rule(
+    "PD-SPARSE-009",
+    ERROR,
+    "an option that offload refuses is on",
+    per="instance",
+    source="ascend_config.py:298-304; attention/sfa_kv_offload.py",
+    versions=">=0.26",
+)
+def refused_options(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """enable_sparse_sfa_c8 and DSA context parallelism raise NotImplementedError; enable_sparse_li_c8 is allowed."""
+    if not engine.offloads:
+        return
+    for name in ("enable_sparse_sfa_c8", "enable_dsa_cp", "enable_dsa_cp_with_layer_shard"):
+        if engine.additional.get(name):
+            yield Problem(f"{name}: true", "false", f"remove {name} from decode's additional-config")
+
+
+@rule(
+    "PD-SPARSE-010",
+    ERROR,
+    "unknown key in sparse_kv_offload_config",
+    per="instance",
+    source=f"{CONFIG}: reads four keys, ignores all others",
+    versions=">=0.26",
+)
+def offload_keys(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """A misspelt key is ignored in silence: dram_size_per_dp_gb leaves the default of 128 in force."""
+    later = LATER_OFFLOAD_KEYS if not ctx.version_in("<0.26.1") else ()
+    for key, near in unknown_keys(engine.offload, (*OFFLOAD_KEYS, *later)):
+        yield Problem(f"sparse_kv_offload_config.{key}", near or "one of " + ", ".join(OFFLOAD_KEYS), "mend the key")
+
+
+@rule(
+    "PD-SPARSE-011",
+    ERROR,
+    "the host pool is too small for its requests",
+    per="instance",
+    source="sparse_kv_offload_manager.py; vLLM null block",
+    versions=">=0.26",
+)
+def pool_holds_workload(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """max-num-seqs requests of max-model-len must fit, or vLLM preempts one, and preemption kills this decode.
+
+    need = (max-num-seqs x ceil(max-model-len / block) + 1) x block x layers x (kv_lora_rank + rope) x 2 + alignment.
+    """
+    if not engine.offloads:
+        return
+    sizing, dram = ctx.sizing(engine), ctx.offload_gib(engine)
+    need = sizing.bounds.capacity_gib
+    if dram is not None and need is not None and dram < need:
+        yield Problem(
+            f"dram_size_per_dp_GB {dram}, need {(sizing.host_need_bytes + sizing.align_bytes) / _sizing.GIB:.3f} GiB",
+            str(need),
+            "pd_dram_size_per_dp_gb: auto, or lower max-num-seqs",
+        )
+
+
+@rule(
+    "PD-SPARSE-012",
+    ERROR,
+    "the start-up gate will refuse dram_size_per_dp_GB",
+    per="instance",
+    source="worker/worker.py:627-659; PR #14921",
+    versions=">=0.26",
+)
+def start_up_gate(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """0.26.0rc1 wants host:device ratio x free HBM, whatever the workload, and says so after minutes of loading.
+
+    With --kv-cache-memory-bytes pinned to what the workload needs, that equals the workload's own need. Without it the
+    free HBM is an estimate, and a failure of the gate only a warning. Later versions (PR #14921) cap instead of refuse.
+    """
+    if not engine.offloads:
+        return
+    sizing = ctx.sizing(engine)
+    if sizing.gate_passes is None:
+        raise Missing("free HBM for KV is not known")
+    if not sizing.gate_passes:
+        pinned = engine.args.get("kv-cache-memory-bytes") is not None
+        right = sizing.bounds.gate_gib or sizing.bounds.capacity_gib
+        yield Problem(
+            f"dram_size_per_dp_GB {sizing.dram_size_per_dp_gib}; the gate wants "
+            f"{(sizing.gate_needed_bytes or 0) / _sizing.GIB:.2f} GiB = {sizing.host_device_ratio:.3f} x "
+            f"{(sizing.available_kv_bytes or 0) / _sizing.GIB:.2f} GiB",
+            str(right),
+            "pd_dram_size_per_dp_gb and pd_kv_cache_memory_bytes: auto",
+            severity=None if pinned else WARNING,
+        )
+
+
+@rule(
+    "PD-SPARSE-013",
+    WARNING,
+    "the host pool is far larger than its requests need",
+    per="instance",
+    source="sparse_kv_offload_manager.py:358-371",
+    versions=">=0.26",
+)
+def pool_not_wasted(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """All of dram_size_per_dp_GB is allocated physically at start: 180 GiB took tens of minutes. Guide 1's 512 is 14 x
+    its need.
+    """
+    if not engine.offloads:
+        return
+    dram, need = ctx.offload_gib(engine), ctx.sizing(engine).recommended.dram_size_per_dp_GB
+    if dram is not None and need and dram > TOO_LARGE * need:
+        yield Problem(f"{dram} GiB, {dram / need:.0f} x the need", str(need), "pd_dram_size_per_dp_gb: auto")
+
+
+@rule(
+    "PD-SPARSE-014",
+    ERROR,
+    "dram_size_per_dp_GB is no whole number",
+    per="instance",
+    source=f"{CONFIG}: int()",
+    versions=">=0.26",
+)
+def dram_whole(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """vllm-ascend cuts 1.5 to 1, and text such as 36G fails. The unit is GiB (2**30 bytes) whatever the name says."""
+    for name in ("dram_size_per_dp_GB", "topk_buffer_size"):
+        value = engine.offload.get(name)
+        whole = isinstance(value, int) or (isinstance(value, str) and value.strip().isdigit())
+        if value is not None and (isinstance(value, bool) or not whole):
+            yield Problem(f"{name} {value!r}", "a whole number", f"set {name} to whole GiB or tokens")
+
+
+@rule(
+    "PD-SPARSE-015",
+    ERROR,
+    "prefix caching is on at decode",
+    per="instance",
+    source="sfa_pd_rd2h/scheduler.py get_num_new_matched_tokens",
+    versions=">=0.26",
+)
+def no_prefix_cache(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """Decode reads whole blocks from prefill and asserts that; a prefix hit breaks it. vLLM's default is on."""
+    if engine.offloads and engine.args.get("enable-prefix-caching") is not False:
+        yield Problem("enable-prefix-caching is on", "enable-prefix-caching: false", "set it in decode_vllm_args")
+
+
+@rule(
+    "PD-SPARSE-016",
+    ERROR,
+    "a failed KV read would be recomputed on decode",
+    per="instance",
+    source="vLLM kv_load_failure_policy; attention/sfa_kv_offload.py",
+    versions=">=0.26",
+)
+def no_local_recompute(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """kv_load_failure_policy recompute makes decode prefill the prompt itself, which raises inside the worker and ends
+    it.
+    """
+    if engine.offloads and engine.transfer.get("kv_load_failure_policy") == "recompute":
+        yield Problem("kv_load_failure_policy: recompute", "fail", "remove it from pd_kv_transfer_config")
+
+
+@rule(
+    "PD-SPARSE-017", WARNING, "a debugging option is on", per="instance", source=f"{CONFIG}: warning", versions=">=0.26"
+)
+def no_device_copy(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """keep_device_kv_cache keeps all KV in HBM as well: no longer sequence and no larger batch than without offload."""
+    if engine.offloads and engine.offload.get("keep_device_kv_cache"):
+        yield Problem("keep_device_kv_cache: true", "false", "remove it")
+
+
+@rule(
+    "PD-SPARSE-018",
+    ERROR,
+    "a data-parallel group with offload spans hosts",
+    per="instance",
+    source="sparse_kv_offload_manager.py:540-566",
+    versions=">=0.26",
+)
+def group_on_one_host(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """TP rank 0 allocates the pool and the others map it: all ranks of a data-parallel group must be on one host."""
+    if engine.offloads and len(engine.devices) % (engine.tp * engine.pp):
+        yield Problem(
+            f"{len(engine.devices)} chips on {engine.host}, TP {engine.tp}", "whole groups per host", "lower TP"
+        )
+
+
+@rule(
+    "PD-SPARSE-019",
+    WARNING,
+    "decode may be given up while it still allocates",
+    per="engine",
+    source="vLLM VLLM_ENGINE_READY_TIMEOUT_S, default 600",
+    versions=">=0.26",
+)
+def ready_timeout(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """Loading weights and allocating the pool takes longer than vLLM's 600 s; upstream's own tests give 3000.
+
+    VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS, which the guides set, is another timer.
+    """
+    if not engine.offloads:
+        return
+    value = engine.env.get("VLLM_ENGINE_READY_TIMEOUT_S")
+    if value is None or int(float(value)) < MIN_READY_TIMEOUT_S:
+        yield Problem(
+            f"VLLM_ENGINE_READY_TIMEOUT_S {value or 'unset'}", f"{MIN_READY_TIMEOUT_S}", "leave it to the plan"
+        )
+
+
+@rule(
+    "PD-SPARSE-020",
+    WARNING,
+    "the recompute scheduler was not tried with offload",
+    per="instance",
+    source="upstream e2e: no such test",
+    versions=">=0.26",
+)
+def recompute_with_offload(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """It ships preempted requests back to prefill, which would save this decode, but nobody upstream has tested the
+    pair.
+    """
+    if engine.offloads and engine.scheduler_option("recompute_scheduler_enable"):
+        yield Problem("recompute_scheduler_enable: true", "a pool that never preempts", "remove it; size with auto")
+
+
+@rule(
+    "PD-SPARSE-021",
+    WARNING,
+    "a step may hold fewer tokens than decode wants",
+    per="instance",
+    source="sparse_kv_offload_manager.py:66-97, :873",
+    versions=">=0.26",
+)
+def rows_cover_batch(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """max-num-batched-tokens below max-num-seqs x (1 + speculative tokens) caps the rows: requests wait for each
+    other.
+    """
+    if not engine.offloads:
+        return
+    want = int(engine.args.get("max-num-seqs") or 256) * (1 + engine.speculative_tokens)
+    have = int(engine.args.get("max-num-batched-tokens") or 8192)
+    if have < want:
+        yield Problem(f"max-num-batched-tokens {have}", f"{want} or more", "raise it in decode_vllm_args")
+
+
+@rule(
+    "PD-SPARSE-022",
+    ERROR,
+    "small-packet gather cannot work so",
+    per="instance",
+    source="guide 1 section 4",
+    versions=">=0.26",
+)
+def gather(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """Gather runs in eager mode on decode with offload only; under graphs it falls back to discrete copies.
+
+    It is in no official vllm-ascend: with one, its variables do nothing.
+    """
+    if str(engine.env.get("VLLM_ASCEND_ENABLE_CPU_GATHER_H2D", "0")) != "1":
+        return
+    if not engine.offloads:
+        yield Problem(f"gather on {engine.role} without offload", "decode with offload only", "remove the variables")
+        return
+    if engine.graph_mode.upper() != "NONE":
+        yield Problem(
+            f"gather with cudagraph_mode {engine.graph_mode}", "enforce-eager", "pd_small_packet_gather sets both"
+        )
+    fork = str(ctx.settings.get("vllm_build_ascend_repo") or ctx.settings.get("vllm_ascend_repo") or "")
+    if not ctx.settings.get("pd_small_packet_gather") and "group_aggregation" not in fork:
+        yield Problem(
+            "the official package has no gather", "the fork", "pd_small_packet_gather: true", severity=WARNING
+        )
+
+
+@rule(
+    "PD-SPARSE-023",
+    ERROR,
+    "prefill and decode disagree about the indexer",
+    per="cluster",
+    source="sfa_pd_rd2h worker layout validation",
+    versions=">=0.26",
+)
+def li_c8_equal(ctx: Context) -> Iterator[Problem]:
+    """enable_sparse_li_c8 changes the layout of each layer's indexer cache: it must be equal on both sides."""
+    seen: dict[bool, list[str]] = {}
+    for engine in ctx.engines:
+        if connectors.SFA in engine.connectors:
+            seen.setdefault(bool(engine.additional.get("enable_sparse_li_c8")), []).append(engine.name)
+    if len(seen) > 1:
+        yield Problem(
+            f"on at {', '.join(seen[True])}, off at {', '.join(seen[False])}", "equal", "set it in pd_vllm_args"
+        )

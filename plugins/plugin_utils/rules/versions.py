@@ -1,0 +1,177 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""Which version takes what: vllm-ascend, vLLM, image, driver, CANN. Ranges are data, not code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .. import connectors
+from ..findings import ERROR, INFO, WARNING
+from .context import Context, Engine, in_range, numbers
+from .registry import Problem, rule
+
+#: vllm-ascend -> the vLLM that it is made for, and CANN of its image (Dockerfiles of each release).
+PAIRS = {
+    "0.22.1": ("0.22.1", "9.0.0"),
+    "0.23.0": ("0.23.0", "9.0.1"),
+    "0.26.0": ("0.26.0", "9.1.0"),
+}
+#: Feature -> versions of vllm-ascend that take it.
+SPARSE_OFFLOAD = ">=0.26"
+PREFILL_CONTEXT_PARALLEL = ">=0.22,<0.25"
+#: Least driver: MemFabric 1.2 (layerwise_and_sparse_kv_cache_offloading.md), CANN 9 (24.x lacks hrtRaAiQpCreate).
+DRIVER_MEMFABRIC = "25.5.1"
+DRIVER_CANN_9 = "25.0"
+
+
+@rule(
+    "PD-VER-001",
+    ERROR,
+    "this version has no prefill context parallelism",
+    per="instance",
+    source="vllm-ascend platform.py:337-344",
+)
+def context_parallel_version(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """prefill_context_parallel_size above 1 works in 0.22.1 to 0.24; later versions refuse it without the V2 runner.
+
+    So guide 2 and guide 1 cannot run from one image.
+    """
+    if engine.pcp > 1 and ctx.vllm_ascend and not in_range(ctx.vllm_ascend, PREFILL_CONTEXT_PARALLEL):
+        yield Problem(
+            f"PCP {engine.pcp} with vllm-ascend {ctx.vllm_ascend}",
+            PREFILL_CONTEXT_PARALLEL,
+            "set pd_vllm_ascend_version and pd_image",
+        )
+
+
+@rule(
+    "PD-VER-002",
+    ERROR,
+    "this version has no sparse KV offload",
+    per="instance",
+    source="vllm-ascend 0.26.0rc1; absent in 0.25.1rc and before",
+)
+def offload_version(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """sparse_kv_offload_config and SfaRemoteD2HConnector came with 0.26.0rc1. Older versions ignore the one and lack
+    the other.
+    """
+    wanted = engine.offloads or connectors.SFA in engine.connectors
+    if wanted and ctx.vllm_ascend and not in_range(ctx.vllm_ascend, SPARSE_OFFLOAD):
+        yield Problem(f"vllm-ascend {ctx.vllm_ascend}", SPARSE_OFFLOAD, "set pd_vllm_ascend_version and pd_image")
+
+
+@rule(
+    "PD-VER-003",
+    ERROR,
+    "the driver is too old for MemFabric",
+    per="host",
+    source="layerwise_and_sparse_kv_cache_offloading.md; memfabric_hybrid README",
+)
+def driver_memfabric(ctx: Context, host: str) -> Iterator[Problem]:
+    """MemFabric 1.2 needs driver 25.5.1. Hosts with 24.1.rc3, 25.2 and 25.3.rc1 are in the field."""
+    if any(engine.uses_memfabric for engine in ctx.on(host)):
+        version = str(ctx.fact(host, "npu.driver_version"))
+        if numbers(version) < numbers(DRIVER_MEMFABRIC):
+            yield Problem(f"driver {version}", f"{DRIVER_MEMFABRIC} or newer", "update driver and firmware")
+
+
+@rule("PD-VER-004", ERROR, "the driver is too old for this CANN", per="host", source="vllm-ascend #2406, #3190, #5468")
+def driver_cann(ctx: Context, host: str) -> Iterator[Problem]:
+    """A driver of 24.x with CANN 9 fails at start: "package does not support hrtRaAiQpCreate"."""
+    if ctx.on(host) and ctx.vllm_ascend and in_range(ctx.vllm_ascend, ">=0.22"):
+        version = str(ctx.fact(host, "npu.driver_version"))
+        if numbers(version) < numbers(DRIVER_CANN_9):
+            yield Problem(
+                f"driver {version} with vllm-ascend {ctx.vllm_ascend}", f"{DRIVER_CANN_9} or newer", "update it"
+            )
+
+
+@rule(
+    "PD-VER-005", ERROR, "fabric memory needs a newer driver", per="engine", source="vllm-ascend #8420; kv_pool.md:1103"
+)
+def fabric_memory(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """ASCEND_ENABLE_USE_FABRIC_MEM=1: driver 26.0, or 25.5 with Mooncake 0.3.11; CANN 9.0; LingQu 1.5.
+
+    Otherwise "Register mem ret:207000".
+    """
+    if str(engine.env.get("ASCEND_ENABLE_USE_FABRIC_MEM", "0")) != "1":
+        return
+    version = str(ctx.fact(engine.host, "npu.driver_version"))
+    new_mooncake = bool(ctx.vllm_ascend) and in_range(ctx.vllm_ascend, ">=0.23")
+    least = "25.5" if new_mooncake else "26.0"
+    if numbers(version) < numbers(least):
+        yield Problem(f"driver {version}", f"{least} or newer", "update the driver, or remove the variable")
+
+
+@rule("PD-VER-006", ERROR, "the image is for other hardware", per="cluster", source="quay.io/ascend/vllm-ascend tags")
+def image_suffix(ctx: Context) -> Iterator[Problem]:
+    """The tag says for what an image is built: -a3 for A3; without it for A2. Guide 2 names the A2 image for A3
+    servers.
+    """
+    generations = sorted({ctx.generation(engine.host) for engine in ctx.engines if engine.devices})
+    if len(generations) != 1:
+        return
+    generation = generations[0]
+    for name, image in sorted((ctx.plan.get("images") or {}).items()):
+        base = str(image.get("base") or "")
+        tag = base.rsplit(":", 1)[-1].lower() if ":" in base.rsplit("/", 1)[-1] else ""
+        if "vllm-ascend" not in base or not tag:
+            continue
+        wrong = "310p" in tag or "950dt" in tag or ("-a3" in tag) != (generation == "A3")
+        if wrong:
+            right = f"{base}-a3" if generation == "A3" else base.replace("-a3", "")
+            yield Problem(f"{name}: {base} on {generation}", right, "set pd_image")
+
+
+@rule(
+    "PD-VER-007",
+    WARNING,
+    "vLLM and vllm-ascend are no pair",
+    per="cluster",
+    source="vllm-ascend .github/vllm-release-tag.commit",
+)
+def pair(ctx: Context) -> Iterator[Problem]:
+    """Each vllm-ascend is made for one vLLM; others load and fail somewhere inside."""
+    versions = ctx.plan.get("versions") or {}
+    ascend = ".".join(map(str, numbers(ctx.vllm_ascend)[:3]))
+    right = PAIRS.get(ascend, (None,))[0]
+    if right and versions.get("vllm") and numbers(versions["vllm"]) != numbers(right):
+        yield Problem(
+            f"vLLM {versions['vllm']} with vllm-ascend {ctx.vllm_ascend}", f"vLLM {right}", "set pd_vllm_version"
+        )
+
+
+@rule(
+    "PD-VER-008",
+    ERROR,
+    "prefill context parallelism with data parallelism",
+    per="instance",
+    source="vllm-ascend 0.22.1 platform.py:349",
+    versions="<0.25",
+)
+def context_and_data(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """In these versions PCP and DP are not both above 1."""
+    if engine.pcp > 1 and engine.dp > 1:
+        yield Problem(f"PCP {engine.pcp}, DP {engine.dp}", "one of them 1", f"set {engine.role}_parallel")
+
+
+@rule("PD-VER-009", INFO, "this version is not known", per="cluster", source="collection")
+def known_version(ctx: Context) -> Iterator[Problem]:
+    """Rules know vllm-ascend 0.22.1, 0.23.0 and 0.26.0; of others they assume what the nearest known one does."""
+    version = ctx.vllm_ascend
+    if version and ".".join(map(str, numbers(version)[:3])) not in PAIRS:
+        yield Problem(
+            f"vllm-ascend {version}", "one of " + ", ".join(PAIRS), "read its release notes before you rely on this"
+        )
+
+
+@rule(
+    "PD-VER-010", ERROR, "the SoC of the build is not stated", per="cluster", source="vllm-ascend #6264, #4686, #7278"
+)
+def soc_version(ctx: Context) -> Iterator[Problem]:
+    """Builders get no NPU, so vllm-ascend cannot ask npu-smi which chip to compile for."""
+    value = ctx.settings.get("vllm_build_soc_version")
+    builds = any("vllm" in (image.get("layers") or []) for image in (ctx.plan.get("images") or {}).values())
+    if builds and value is not None and not str(value).startswith("ascend"):
+        yield Problem(f"vllm_build_soc_version {value!r}", "ascend910_9391 for A3", "set it")
