@@ -81,7 +81,8 @@ def main(out: Path) -> None:
         packages = tomllib.loads((HERE / "packages.toml").read_text())
         python = registry.make_tools(cache / "venv")
         registry.fetch_sdists(python, packages["sdist"], cache / "sdists")
-        wheels_from = digest(HERE / "packages.toml", HERE / "registry.py")
+        standins = [HERE / "trees" / spec["tree"] for spec in packages["standin"] if "tree" in spec]
+        wheels_from = digest(HERE / "packages.toml", HERE / "registry.py", *standins)
         renew(
             out / "pip",
             cache / "pip.stamp",

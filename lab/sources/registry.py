@@ -20,6 +20,9 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from gitrepo import folder_tree
+
+HERE = Path(__file__).parent
 PYTHON = "3.11"  # of the image, which is Debian bookworm
 GLIBC_TAGS = ("manylinux_2_36", "manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014")
 
@@ -80,24 +83,26 @@ def make_index(python: Path, packages: dict[str, Any], wheels: Path, simple: Pat
 
 
 def make_standin(spec: dict[str, Any], folder: Path) -> None:
-    """Write a wheel that holds one importable module which says that it is a stand-in."""
+    """Write a wheel of the files below trees/<tree>, or else of one importable module that does nothing."""
     name, version = spec["name"], spec["version"]
-    module = spec.get("module", name.replace("-", "_"))
     stem = f"{name.replace('-', '_')}-{version}"
-    members = {
-        f"{module}/__init__.py": f'"""Lab stand-in of {name}, does nothing."""\n\n__version__ = "{version}"\n',
-        f"{stem}.dist-info/METADATA": "\n".join(
-            ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", "Summary: lab stand-in"]
-            + [f"Requires-Dist: {requirement}" for requirement in spec.get("requires", [])]
-            + [""]
-        ),
-        f"{stem}.dist-info/WHEEL": "Wheel-Version: 1.0\nGenerator: lab\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
-    record = [f"{path},{_record_hash(text.encode())},{len(text.encode())}" for path, text in members.items()]
-    members[f"{stem}.dist-info/RECORD"] = "\n".join([*record, f"{stem}.dist-info/RECORD,,", ""])
+    if "tree" in spec:
+        members = {path: entry.content for path, entry in folder_tree(HERE / "trees" / spec["tree"]).items()}
+    else:
+        module = spec.get("module", name.replace("-", "_"))
+        text = f'"""Lab stand-in of {name}, does nothing."""\n\n__version__ = "{version}"\n'
+        members = {f"{module}/__init__.py": text.encode()}
+    metadata = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", "Summary: lab stand-in"]
+    metadata += [f"Requires-Dist: {requirement}" for requirement in spec.get("requires", [])]
+    members[f"{stem}.dist-info/METADATA"] = "\n".join([*metadata, ""]).encode()
+    members[f"{stem}.dist-info/WHEEL"] = (
+        b"Wheel-Version: 1.0\nGenerator: lab\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    )
+    record = [f"{path},{_record_hash(content)},{len(content)}" for path, content in members.items()]
+    members[f"{stem}.dist-info/RECORD"] = "\n".join([*record, f"{stem}.dist-info/RECORD,,", ""]).encode()
     with zipfile.ZipFile(folder / f"{stem}-py3-none-any.whl", "w") as archive:
-        for path, text in members.items():
-            archive.writestr(zipfile.ZipInfo(path, (2026, 1, 1, 0, 0, 0)), text)
+        for path, content in members.items():
+            archive.writestr(zipfile.ZipInfo(path, (2026, 1, 1, 0, 0, 0)), content)
 
 
 def _record_hash(content: bytes) -> str:

@@ -20,6 +20,7 @@ REAL_FILES = (
     "examples/disaggregated_prefill_v1",
     "tools/test_memfabric_pd_read.py",
     "vllm_ascend/patch/recompute_proxy.py",
+    "vllm_ascend/distributed/kv_transfer/utils/memfabric_transfer_engine.py",
 )
 MEMORY_VERSION = "1.2.1"  # VERSION at the tip of release/1.2 of both: guide 1 names memcache's installer 1.2.0
 
@@ -62,7 +63,8 @@ def _vllm(path: Path) -> None:
 def _vllm_ascend(downloads: Path, target: Path) -> None:
     def release(version: str, *layers: Path) -> Tree:
         tree = _readme("vllm-ascend") | _layer("vllm-ascend") | _engine("vllm_ascend", version)
-        tree["vllm_ascend/patch/__init__.py"] = Entry(b"")
+        for package in ("patch", "distributed/kv_transfer/utils"):
+            tree.setdefault(f"vllm_ascend/{package}/__init__.py", Entry(b""))
         tree |= sdist_tree(sdist(downloads, "vllm-ascend", version), REAL_FILES)
         for layer in layers:
             tree |= folder_tree(layer)
