@@ -12,7 +12,7 @@ environment:
     {"name": ..., "source": ..., "model": ..., "npu_per_node": 16, "nodes": ["192.0.2.10", ...],
      "engines": [{"node": 0, "role": "prefill", "argv": [...], "env": {...}}, ...]}
 
-What the planner derives (ranks, addresses, ports of followers, devices, both sides' sizes in the connector) is left out;
+What the planner derives (ranks, addresses, devices, both sides' sizes in the connector and more) is left out;
 what all engines, or all of a role, have in common stands once. Needs the checkout's tree (``make dev``).
 """
 

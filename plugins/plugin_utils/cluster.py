@@ -96,7 +96,7 @@ def is_ipv4(address: str) -> bool:
 
 @dataclass
 class Claim:
-    """An instance before chips are handed out: its hosts in inventory order, each with its entry of ``ROLE_instances``."""
+    """An instance before chips are handed out: hosts in inventory order, each with its ``ROLE_instances`` entry."""
 
     name: str
     role: str
@@ -183,7 +183,7 @@ def _parallel_settings(claim: Claim, settings: Settings, profile: Profile, repor
 def _hand_out(
     claims: Sequence[Claim], parallel: Mapping[str, Mapping[str, Any]], hosts: Mapping[str, Host], report: Report
 ) -> dict[tuple[str, str], tuple[int, ...]]:
-    """Chips per instance and host: as stated; else all that are free, or as many as the sizes need where others wait."""
+    """Chips per instance and host: as stated, else all that are free, or by the sizes where others wait."""
     free = {name: list(host.devices) for name, host in hosts.items()}
     given: dict[tuple[str, str], tuple[int, ...]] = {}
     waiting: dict[str, int] = {}

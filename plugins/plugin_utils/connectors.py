@@ -14,7 +14,7 @@ MULTI = "MultiConnector"
 SFA = "SfaRemoteD2HConnector"
 STORES = ("AscendStoreConnector", "MooncakeConnectorStoreV1")  # the second is the older name of the first
 
-#: Connectors whose extra configuration tells each side the other's sizes (mooncake_connector.py, "prefill" and "decode").
+#: Connectors that are told both sides' sizes ("prefill" and "decode" of mooncake_connector.py).
 _SIZED = ("MooncakeConnectorV1", "MooncakeHybridConnector", "MooncakeLayerwiseConnector")
 _LAYERWISE = (SFA, "MooncakeLayerwiseConnector")
 

@@ -83,7 +83,7 @@ def _offload_config(options: Mapping[str, Any]) -> Mapping[str, Any]:
 def parallel_options(
     instance: Instance, engine: Engine, address: str, rpc_port: int | None, master_port: int | None
 ) -> dict[str, Any]:
-    """Sizes and ranks of one engine. ``rpc_port`` is ``None`` where all ranks are on one host and nobody asked for it."""
+    """Sizes and ranks of one engine. ``rpc_port`` ``None``: all ranks in one engine, and nobody asked for one."""
     parallel = instance.parallel
     options: dict[str, Any] = {"tensor-parallel-size": parallel.tensor_parallel_size}
     for name in ("pipeline_parallel_size", "prefill_context_parallel_size", "decode_context_parallel_size"):

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 vllm_ascend.pd_serving contributors
 # SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
-"""Options of ``vllm serve``: from any spelling to one meaning, and from the meaning to a config file that vLLM reads right.
+"""Options of ``vllm serve``: any spelling to one meaning, and the meaning to a config file that vLLM reads right.
 
 Meaning: a mapping from the option's long name without dashes to its value as JSON data, booleans as true and false, so
 that two spellings of the same thing compare equal. The tables under ``data/`` come from the real parsers.

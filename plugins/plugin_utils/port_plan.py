@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import connectors
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.cluster import Host
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.memcache import MetaAddress
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.ports import (
     HCCL_SPAN,
     HCCL_STEP,
@@ -47,12 +48,12 @@ def allocate(
     settings: Settings,
     profile: Profile,
     kv_configs: KvConfigs,
-    meta_host: str | None,
+    meta: MetaAddress | None,
     proxy_host: str | None,
     report: Report,
 ) -> PortPlan:
     """All ports of the cluster. Stated ones are noted before the others look for room."""
-    return _Allocation(instances, hosts, settings, profile, kv_configs, report).run(meta_host, proxy_host)
+    return _Allocation(instances, hosts, settings, profile, kv_configs, report).run(meta, proxy_host)
 
 
 class _Allocation:
@@ -74,10 +75,10 @@ class _Allocation:
         self.plan = PortPlan()
         self.book = self.plan.book
 
-    def run(self, meta_host: str | None, proxy_host: str | None) -> PortPlan:
+    def run(self, meta: MetaAddress | None, proxy_host: str | None) -> PortPlan:
         self._random_ranges()
-        if meta_host is not None:
-            self._meta(meta_host)
+        if meta is not None:
+            self._meta(meta)
         if proxy_host is not None:
             self._proxy(proxy_host)
         for kind in (self._http, self._rpc, self._master, self._kv):
@@ -147,14 +148,13 @@ class _Allocation:
                         "127.0.0.1",
                     )
 
-    def _meta(self, host: str) -> None:
-        for name, purpose in (
-            ("memcache_meta_port", "MemCache meta service"),
-            ("memcache_config_store_port", "MemCache config store"),
-            ("memcache_metrics_port", "MemCache health and metrics"),
+    def _meta(self, meta: MetaAddress) -> None:
+        for port, purpose in (
+            (meta.service_port, "MemCache meta service"),
+            (meta.config_store_port, "MemCache config store"),
+            (meta.metrics_port, "MemCache health and metrics"),
         ):
-            port = self.settings.cluster(name)
-            self._note(host, port, port, "memcache-meta", purpose, self.hosts[host].address)
+            self._note(meta.host, port, port, "memcache-meta", purpose, meta.address)
 
     def _proxy(self, host: str) -> None:
         stated = self.settings.cluster("proxy_port")
@@ -213,7 +213,7 @@ class _Allocation:
         self._note(head.host, port, port, head.name, "rendezvous of hosts", self.hosts[head.host].address)
 
     def _kv(self, instance: Instance, stated: bool) -> None:
-        """Control ports of the connector: one per chip, counted over all data-parallel ranks (mooncake_connector.py)."""
+        """Control ports of the connector: one per chip, counted over all ranks (mooncake_connector.py)."""
         head = instance.engines[0]
         config = self.kv_configs[(head.role, head.host)]
         name = f"{instance.role}_kv_port"

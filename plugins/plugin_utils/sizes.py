@@ -41,7 +41,7 @@ def offload_sizes(
 ) -> OffloadSizes:
     """Sizes of one instance. The first host that has seen the model speaks for all; the smallest memory decides."""
     memcache = connectors.uses_memcache(kv_config)
-    config = next((found for seen in facts if (found := seen.model_config(model_path))), None)
+    config = next((known for seen in facts if (known := seen.model_config(model_path))), None)
     sizing: Sizing | None = None
     if config is not None:
         memory = [seen.available_memory_bytes for seen in facts]
@@ -52,7 +52,7 @@ def offload_sizes(
                 instance,
                 options,
                 kv_config,
-                weight_bytes=next((found for seen in facts if (found := seen.model_bytes(model_path))), None),
+                weight_bytes=next((total for seen in facts if (total := seen.model_bytes(model_path))), None),
                 hbm_bytes=min((known for known in hbm if known), default=None),
                 host_available_bytes=min((known for known in memory if known), default=None),
                 sparse_kv_offload=offloads,

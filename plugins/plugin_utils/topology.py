@@ -212,7 +212,7 @@ def _span_hosts(instance: Instance) -> None:
         raise LayoutError(_sum(instance))
     if parallel.world_size <= smallest:
         raise LayoutError(
-            f"{_sum(instance)}; one rank fits on one host, so give each host its own instance or raise data_parallel_size"
+            f"{_sum(instance)}; one rank fits on one host: give each host its own instance, or raise data_parallel_size"
         )
     if parallel.data_parallel_mode == EXTERNAL and parallel.data_parallel_size > 1:
         raise LayoutError(f"external data parallelism wants each rank on one host; {_sum(instance)}")

@@ -1,9 +1,9 @@
 # Copyright (c) 2026 vllm_ascend.pd_serving contributors
 # SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
-"""Every ``pd_*``, ``prefill_*``, ``decode_*`` and ``engine_*`` variable: name, type, default, unit, meaning. Nothing else defines one.
+"""Every ``pd_*``, ``prefill_*``, ``decode_*`` and ``engine_*`` variable: name, type, default, unit, meaning.
 
-``docs/variables.md`` and the roles' argument specs follow from this table. A default of ``None`` means "derived", and the
-meaning says from what; ``FROM_PROFILE`` that the profile has it.
+Nothing else defines one; ``docs/variables.md`` and the roles' argument specs follow from this table. A default of
+``None`` means "derived", and the meaning says from what; ``FROM_PROFILE`` that the profile has it.
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ def _expand() -> dict[str, Variable]:
 
 VARIABLES: Mapping[str, Variable] = _expand()
 
-#: Prefixes that are the planner's own: an unknown name under one of them is a typing error, not somebody else's variable.
+#: Prefixes that are the planner's own: an unknown name under one of them is a typing error.
 OWN_PREFIXES = ("pd_", "prefill_", "decode_")
 
 

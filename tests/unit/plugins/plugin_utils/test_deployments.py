@@ -188,14 +188,17 @@ def differences(deployment: Mapping[str, Any], made: Mapping[str, Any]) -> list[
         return [f"engines on {sorted(theirs)}, planned on {sorted(ours)}"]
     for place, their in theirs.items():
         our = ours[place]
-        for part in ("role", "paths"):
-            if their[part] != our[part]:
-                found.append(f"{place} {part}: {their[part]} became {our[part]}")
-        for part in ("options", "env"):
-            added = INTERFACE if part == "env" else set()
-            for name in sorted({*their[part], *our[part]} - added):
-                if their[part].get(name) != our[part].get(name):
-                    found.append(f"{place} {part} {name}: {their[part].get(name)!r} became {our[part].get(name)!r}")
+        found += [
+            f"{place} {part}: {their[part]} became {our[part]}"
+            for part in ("role", "paths")
+            if their[part] != our[part]
+        ]
+        found += [
+            f"{place} {part} {name}: {their[part].get(name)!r} became {our[part].get(name)!r}"
+            for part, added in (("options", set[str]()), ("env", INTERFACE))
+            for name in sorted({*their[part], *our[part]} - added)
+            if their[part].get(name) != our[part].get(name)
+        ]
         found += [f"{place} kv_port: {change}" for change in moved_ports(deployment, their, our)]
     return found
 
