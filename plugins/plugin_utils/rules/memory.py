@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...module_utils._sizing import GIB, HOST_RESERVE_BYTES
-from ..findings import ERROR, WARNING
+from ..findings import ERROR, INFO, WARNING
 from .context import Context, Engine, Missing
 from .registry import Problem, rule
 
@@ -73,8 +73,9 @@ def host_memory(ctx: Context, host: str) -> Iterator[Problem]:
 def chip_memory(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """Weights, hot buffers and the KV cache must fit into gpu-memory-utilization x HBM.
 
-    Weights beyond it are an error (vLLM reports a negative KV cache size); that the KV does not fit is a warning, as
-    the estimate counts 3 GiB for the driver and 3 GiB for activations, HCCL buffers and graphs.
+    Weights beyond it are an error (vLLM reports a negative KV cache size). KV that does not fit is a warning with
+    offload, or where not one request fits; else vLLM only takes fewer at once. All of it is an estimate, with 3 GiB for
+    the driver and 3 GiB for activations, HCCL buffers and graphs.
     """
     sizing = ctx.sizing(engine)
     budget = sizing.hbm
@@ -88,10 +89,11 @@ def chip_memory(ctx: Context, engine: Engine) -> Iterator[Problem]:
             "spread the instance over more chips, or raise gpu-memory-utilization",
         )
     elif not budget.fits:
-        most = sizing.recommended.max_num_seqs
-        severity = WARNING
+        seqs, most = int(engine.args.get("max-num-seqs") or 256), sizing.recommended.max_num_seqs
+        # without offload vLLM takes fewer requests at once; with it all of them must fit
+        severity = WARNING if engine.offloads or not most else INFO
         yield Problem(
-            f"KV of {engine.args.get('max-num-seqs')} full-length requests needs {gib(budget.kv_need_bytes)} per chip, "
+            f"KV of {seqs} full-length requests needs {gib(budget.kv_need_bytes)} per chip, "
             f"about {gib(budget.kv_available_bytes)} are left",
             f"max-num-seqs {most}" if most else "a shorter max-model-len",
             "lower max-num-seqs or max-model-len",

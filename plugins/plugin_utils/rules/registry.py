@@ -191,13 +191,14 @@ def _bad_waivers(
                 doc,
             )
         elif identifier not in hit:
+            near = difflib.get_close_matches(identifier, list(rules), n=1, cutoff=0.7)
             yield Finding(
                 "PD-WAIVE-002",
-                "info",
+                INFO,
                 "",
                 f"{identifier} is waived, but found nothing",
-                "no waiver",
-                "remove it",
+                near[0] if near and identifier not in rules else "no waiver",
+                "mend or remove it",
                 source,
                 doc,
             )

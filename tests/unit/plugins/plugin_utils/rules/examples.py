@@ -1,0 +1,530 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""For every rule a cluster on which it finds nothing, and the smallest change after which it finds something."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.clusters import GIB, Facts, Plan
+
+Change = Callable[[Plan, Facts], Any]
+
+
+@dataclass(frozen=True)
+class Example:
+    """``break_`` makes the rule find something; ``found`` and ``right`` are parts of what it then says."""
+
+    cluster: str
+    break_: Change
+    host: str | None = None
+    found: str = ""
+    right: str = ""
+    severity: str | None = None
+    clean: bool = True  # False: a note that stands on every cluster
+    quiet: Change | None = None  # made before, so that the rule finds nothing
+
+
+# ---- changes ----
+
+
+def engines(plan: Plan, role: str) -> list[dict[str, Any]]:
+    return [engine for engine in plan["engines"] if engine["role"] == role]
+
+
+def service_of(plan: Plan, engine: dict[str, Any]) -> dict[str, Any]:
+    return next(s for s in plan["services"] if s["name"] == engine["service"] and s["host"] == engine["host"])
+
+
+def put(target: Any, path: str, value: Any) -> None:
+    """Set (``None``: remove) what a dotted path names; list positions are numbers."""
+    *parents, last = path.split("/")
+    for key in parents:
+        target = target[int(key)] if isinstance(target, list) else target.setdefault(key, {})
+    if isinstance(target, list):
+        target[int(last)] = value
+    elif value is None:
+        target.pop(last, None)
+    else:
+        target[last] = value
+
+
+def arg(role: str, path: str, value: Any) -> Change:
+    """An option of all engines of a role."""
+
+    def change(plan: Plan, facts: Facts) -> None:
+        for engine in engines(plan, role):
+            put(engine["vllm_args"], path, value)
+
+    return change
+
+
+def env(role: str, name: str, value: Any) -> Change:
+    """A variable of all engines of a role."""
+
+    def change(plan: Plan, facts: Facts) -> None:
+        for engine in engines(plan, role):
+            for place in (engine, service_of(plan, engine)):
+                place["env"].pop(name, None)
+            if value is not None:
+                engine["env"][name] = value
+
+    return change
+
+
+def parallel(role: str, **sizes: int) -> Change:
+    """Parallel sizes of all instances of a role."""
+
+    def change(plan: Plan, facts: Facts) -> None:
+        for instance in plan["instances"]:
+            if instance["role"] == role:
+                instance["parallel"].update(sizes)
+
+    return change
+
+
+def container(role: str, name: str, value: Any) -> Change:
+    def change(plan: Plan, facts: Facts) -> None:
+        for engine in engines(plan, role):
+            service_of(plan, engine)["container"][name] = value
+
+    return change
+
+
+def unmount(role: str, source: str) -> Change:
+    def change(plan: Plan, facts: Facts) -> None:
+        for engine in engines(plan, role):
+            body = service_of(plan, engine)["container"]
+            body["mounts"] = [mount for mount in body["mounts"] if not mount.startswith(source)]
+
+    return change
+
+
+def conf(kind: str, name: str, key: str, value: Any) -> Change:
+    """A line of a MemCache file in all services of a kind that have it."""
+
+    def change(plan: Plan, facts: Facts) -> None:
+        for service in plan["services"]:
+            if service["kind"] == kind and name in service["files"]:
+                put(service["files"][name]["content"], key, value)
+
+    return change
+
+
+def mmc(key: str, value: Any) -> Change:
+    return conf("engine", "mmc-local.conf", key, value)
+
+
+def fact(host: str, path: str, value: Any) -> Change:
+    def change(plan: Plan, facts: Facts) -> None:
+        put(facts[host], path, value)
+
+    return change
+
+
+def model(host: str, path: str, value: Any) -> Change:
+    def change(plan: Plan, facts: Facts) -> None:
+        put(next(iter(facts[host]["model"].values())), path, value)
+
+    return change
+
+
+def planned(path: str, value: Any) -> Change:
+    def change(plan: Plan, facts: Facts) -> None:
+        put(plan, path, value)
+
+    return change
+
+
+def port(host: str, first: int, last: int | None = None, **more: Any) -> Change:
+    """One more port of some service."""
+
+    def change(plan: Plan, facts: Facts) -> None:
+        entry = {"host": host, "first": first, "last": last or first, "owner": "other", "purpose": "test"}
+        plan["ports"].append({**entry, "bind": "0.0.0.0", "fixed": True, **more})
+
+    return change
+
+
+def both(*changes: Change) -> Change:
+    def change(plan: Plan, facts: Facts) -> None:
+        for one in changes:
+            one(plan, facts)
+
+    return change
+
+
+def model_everywhere(path: str, value: Any) -> Change:
+    def change(plan: Plan, facts: Facts) -> None:
+        for host in facts:
+            model(host, path, value)(plan, facts)
+
+    return change
+
+
+def chip(host: str, number: int, **values: Any) -> Change:
+    def change(plan: Plan, facts: Facts) -> None:
+        facts[host]["npu"]["chips"][number].update(values)
+
+    return change
+
+
+def sparse(role: str, key: str, value: Any) -> Change:
+    return arg(role, f"additional-config/sparse_kv_offload_config/{key}", value)
+
+
+def store(key: str, value: Any) -> Change:
+    """A key of the KV pool in guide 1's prefill."""
+    path = "kv-transfer-config/kv_connector_extra_config/connectors/1/kv_connector_extra_config"
+    return arg("prefill", f"{path}/{key}", value)
+
+
+def extra(role: str, key: str, value: Any) -> Change:
+    return arg(role, f"kv-transfer-config/kv_connector_extra_config/{key}", value)
+
+
+def transfer(role: str, key: str, value: Any) -> Change:
+    return arg(role, f"kv-transfer-config/{key}", value)
+
+
+def second_engine(host: str) -> Change:
+    """A copy of the host's last engine in an instance of its own."""
+
+    def change(plan: Plan, facts: Facts) -> None:
+        first = [engine for engine in plan["engines"] if engine["host"] == host][-1]
+        other = copy.deepcopy(first)
+        other.update(name="twin-0", instance="twin")
+        instance = copy.deepcopy(next(i for i in plan["instances"] if i["name"] == first["instance"]))
+        instance.update(name="twin")
+        plan["engines"].append(other)
+        plan["instances"].append(instance)
+
+    return change
+
+
+def listener(host: str, number: int, **more: Any) -> Change:
+    def change(plan: Plan, facts: Facts) -> None:
+        entry = {
+            "address": "0.0.0.0",
+            "port": number,
+            "protocol": "tcp",
+            "pid": 77,
+            "process": "nginx",
+            "container": None,
+        }
+        facts[host]["host"]["listeners"].append({**entry, **more})
+
+    return change
+
+
+def without_reservation(host: str) -> Change:
+    def change(plan: Plan, facts: Facts) -> None:
+        plan["hosts"][host]["reserved_ports"] = []
+
+    return change
+
+
+def store_beside_layerwise(plan: Plan, facts: Facts) -> None:
+    """A MultiConnector of MooncakeLayerwise and a KV pool."""
+    for engine in engines(plan, "prefill"):
+        own = engine["vllm_args"]["kv-transfer-config"]
+        pool = {"kv_connector": "AscendStoreConnector", "kv_role": "kv_producer"}
+        pool["kv_connector_extra_config"] = {"backend": "memcache"}
+        engine["vllm_args"]["kv-transfer-config"] = {
+            "kv_connector": "MultiConnector",
+            "kv_role": "kv_producer",
+            "kv_connector_extra_config": {"connectors": [own, pool]},
+        }
+
+
+def second_pool_tp8(plan: Plan, facts: Facts) -> None:
+    instance = [one for one in plan["instances"] if one["role"] == "prefill"][1]
+    instance["parallel"]["tensor_parallel_size"] = 8
+
+
+def proxied(plan: Plan, facts: Facts) -> None:
+    for service in plan["services"]:
+        service["env"]["http_proxy"] = "http://198.51.100.1:3128"
+
+
+def drop_last_backend(plan: Plan, facts: Facts) -> None:
+    plan["proxy"]["decode"] = []
+
+
+def other_firmware(plan: Plan, facts: Facts) -> None:
+    facts["d1"]["npu"]["driver_version"] = "26.0.rc1"
+
+
+def gather(plan: Plan, facts: Facts) -> None:
+    env("decode", "VLLM_ASCEND_ENABLE_CPU_GATHER_H2D", "1")(plan, facts)
+
+
+def kill_nic(plan: Plan, facts: Facts) -> None:
+    facts["d1"]["nic"]["interfaces"][0].update(state="down", admin_up=False)
+
+
+NO_META: Change = lambda plan, facts: plan.update(services=[s for s in plan["services"] if s["kind"] != "meta"])  # noqa: E731
+ROCE = mmc("ock.mmc.local_service.protocol", "device_rdma")
+FLOAT16 = model_everywhere("torch_dtype", "float16")
+MEMFABRIC_URL = "ock.mmc.meta_service_url"
+
+EXAMPLES: dict[str, Example] = {
+    # ---- ports ----
+    "PD-PORT-001": Example("sparse", port("p1", 29180), "p1", "29180", "above"),
+    "PD-PORT-002": Example("mooncake", port("p1", 25000), "p1", "20000-35999", "36000"),
+    "PD-PORT-003": Example("sparse", port("d1", 65530, 65545), "d1", "65530-65545", "65520"),
+    "PD-PORT-004": Example("sparse", listener("d1", 29181), "d1", "nginx, pid 77"),
+    "PD-PORT-005": Example("sparse", without_reservation("d1"), "d1", "32768-60999"),
+    "PD-PORT-006": Example("sparse", port("p1", 9000), "p1", "9000-9031", "9032"),
+    "PD-PORT-007": Example("halves", env("decode", "HCCL_IF_BASE_PORT", None), "d1", "unset"),
+    "PD-PORT-008": Example("sparse", second_engine("d1"), "d1", "2 engines", "one per host"),
+    "PD-PORT-009": Example("sparse", env("decode", "VLLM_PORT", "29181"), "d1", "HTTP port"),
+    "PD-PORT-010": Example("context_parallel", arg("prefill", "master-port", None), "p1", "None"),
+    "PD-PORT-011": Example("sparse", second_engine("p1"), "p1", "lookup_rpc_port 0"),
+    "PD-PORT-012": Example("mooncake", second_engine("d1"), "d1", "same band"),
+    "PD-PORT-013": Example("sparse", lambda plan, facts: plan.update(ports=[]), "d1", "not in the port table"),
+    # ---- network ----
+    "PD-NIC-001": Example("sparse", planned("hosts/d1/address", "127.0.0.1"), "d1", "127.0.0.1"),
+    "PD-NIC-002": Example("sparse", kill_nic, "d1", "down"),
+    "PD-NIC-003": Example("sparse", env("decode", "VLLM_HOST_IP", None), "d1", "unset", "192.0.2.20"),
+    "PD-NIC-004": Example("sparse", env("decode", "GLOO_SOCKET_IFNAME", "eth0"), "d1", "eth0", "enp1s0f0"),
+    "PD-NIC-005": Example("sparse", fact("d1", "nic/peers/192.0.2.10/interface", "eth9"), "d1", "eth9", "enp1s0f0"),
+    "PD-NIC-006": Example("sparse", fact("d1", "nic/peers/192.0.2.10/interface", None), "d1", "no route"),
+    "PD-NIC-007": Example("sparse", fact("d1", "nic/peers/192.0.2.10/path_mtu", 1400), "d1", "1400"),
+    "PD-NIC-008": Example("sparse", proxied, "d1", "192.0.2.10, 192.0.2.20"),
+    "PD-NIC-009": Example("sparse", planned("hosts/d1/address", "192.0.2.10"), "d1", "p1 and d1"),
+    "PD-NIC-010": Example("sparse", fact("d1", "host/hosts_file/own_name_on_loopback", True), "d1", severity="info"),
+    "PD-NIC-011": Example("sparse", fact("d1", "host/firewall/services", {"firewalld": "active"}), "d1", "firewalld"),
+    # ---- chips ----
+    "PD-NPU-001": Example("sparse", fact("d1", "npu/device_nodes", list(range(8))), "d1", "davinci8-15", "16 chips"),
+    "PD-NPU-002": Example("sparse", chip("d1", 5, health="Alarm"), "d1", "chip 5 (NPU 2 chip 1) has health Alarm"),
+    "PD-NPU-003": Example("sparse", fact("d1", "npu/holders", {"3": ["someone"]}), "d1", "someone holds chips 3"),
+    "PD-NPU-004": Example(
+        "sparse", both(fact("d1", "npu/chips", []), fact("d1", "npu/reasons", ["-8005"])), "d1", "-8005"
+    ),
+    "PD-NPU-005": Example("sparse", parallel("decode", tensor_parallel_size=8), "d1", "16 chips", "8 chips"),
+    "PD-NPU-006": Example("sparse", fact("d1", "npu/superpod_id", 4), "", "SuperPod 4: d1"),
+    "PD-NPU-007": Example("sparse", fact("d1", "hccn/chips/3/link", "DOWN"), "d1", "chips 3", "UP", "warning"),
+    "PD-NPU-008": Example("sparse", fact("d1", "hccn/chips/0/tls", True), "", "on: d1"),
+    "PD-NPU-009": Example("mooncake", fact("d1", "hccn/hccn_conf", {"exists": False}), "d1", "missing"),
+    "PD-NPU-010": Example("sparse", fact("d1", "npu/ascend_install_info", None), "d1", "missing"),
+    "PD-NPU-011": Example(
+        "sparse",
+        fact(
+            "d1", "hccn/pings", [{"phy_id": 0, "method": "hccs", "address": "198.51.100.9", "ok": False, "reason": "x"}]
+        ),
+        "d1",
+        "198.51.100.9",
+    ),
+    "PD-NPU-012": Example("sparse", chip("d1", 2, hbm_used_mib=40000), "d1", "40000 MiB"),
+    "PD-NPU-013": Example("sparse", second_engine("d1"), "d1", "0-15"),
+    "PD-NPU-014": Example("sparse", fact("d1", "npu/generation", "A2"), "d1", "A2", "A3"),
+    "PD-NPU-015": Example("sparse", chip("d1", 7, phy_id=99), "d1", "chips 7"),
+    # ---- hosts ----
+    "PD-HOST-001": Example(
+        "sparse", lambda plan, facts: facts.update(d1={"unreachable": "timed out"}), "d1", "timed out"
+    ),
+    "PD-HOST-002": Example("sparse", fact("d1", "recorded_at", "2026-01-01"), "d1", "2026-01-01"),
+    "PD-HOST-003": Example("sparse", fact("d1", "host/clock/offset_s", -90.0), "d1", "-90 s"),
+    "PD-HOST-004": Example(
+        "sparse", fact("d1", "host/disks", {"/var/lib/docker": {"free_bytes": 12 * GIB}}), "d1", "12 GiB", "40 GiB"
+    ),
+    "PD-HOST-005": Example("sparse", fact("d1", "host/engine/api_version", "1.39"), "d1", "1.39", "1.41"),
+    "PD-HOST-006": Example("sparse", fact("d1", "host/cpu/sve", False), "d1", "no sve"),
+    "PD-HOST-007": Example("sparse", fact("d1", "host/arch", "x86_64"), "d1", "x86_64"),
+    "PD-HOST-008": Example("sparse", fact("d1", "host/memory/available_bytes", 500 * GIB), "d1", "500 of 1536"),
+    "PD-HOST-009": Example("sparse", fact("d1", "host/paths", {"/usr/local/dcmi": {"exists": False}}), "d1", "dcmi"),
+    "PD-HOST-010": Example("sparse", fact("d1", "host/ulimits/nofile", {"soft": 1024, "hard": 4096}), "d1", "4096"),
+    # ---- memory ----
+    "PD-MEM-001": Example("sparse", sparse("decode", "dram_size_per_dp_GB", 1400), "d1", "1400.0 GiB", "1368.0 GiB"),
+    "PD-MEM-002": Example("sparse", model("d1", "shards/bytes", 10**12), "d1", "weights 58.2 GiB"),
+    "PD-MEM-003": Example("sparse", arg("decode", "gpu-memory-utilization", 0.96), "d1", "0.96", "0.95"),
+    "PD-MEM-004": Example(
+        "sparse",
+        both(arg("decode", "gpu-memory-utilization", 0.97), arg("decode", "max-num-batched-tokens", 16384)),
+        "d1",
+        "16384",
+    ),
+    "PD-MEM-005": Example("sparse", container("decode", "ulimits", []), "d1", "none", "memlock:-1"),
+    "PD-MEM-006": Example("sparse", sparse("decode", "dram_size_per_dp_GB", 512), "d1", "512", "200"),
+    "PD-MEM-007": Example("sparse", fact("d1", "host/contiguous/free_bytes", 20 * GIB), "d1", "20.0 GiB", "36.0 GiB"),
+    "PD-MEM-008": Example("sparse", fact("d1", "host/memory/hugepages/free", 200000), "d1", "390.6 GiB"),
+    # ---- sparse KV offload ----
+    "PD-SPARSE-001": Example("sparse", sparse("decode", "topk_buffer_size", 1024), "d1", "1024", "4096"),
+    "PD-SPARSE-002": Example("sparse", sparse("decode", "topk_buffer_size", 4100), "d1", "4100", "4224"),
+    "PD-SPARSE-003": Example("sparse", sparse("decode", "topk_buffer_size", 2048), "d1", "2.18 GiB", "4096"),
+    "PD-SPARSE-004": Example("sparse", arg("decode", "block-size", 64), "d1", "64", "128"),
+    "PD-SPARSE-005": Example("sparse", model("d1", "config/index_topk", None), "d1", "deepseek_v32"),
+    "PD-SPARSE-006": Example("sparse", parallel("decode", pipeline_parallel_size=2), "d1", "PP 2"),
+    "PD-SPARSE-007": Example("sparse", transfer("decode", "kv_role", "kv_both"), "d1", "kv_both", "kv_consumer"),
+    "PD-SPARSE-008": Example("sparse", env("decode", "VLLM_USE_V2_MODEL_RUNNER", "1"), "d1", "=1", "0"),
+    "PD-SPARSE-009": Example("sparse", arg("decode", "additional-config/enable_sparse_sfa_c8", True), "d1", "sfa_c8"),
+    "PD-SPARSE-010": Example(
+        "sparse", sparse("decode", "dram_size_per_dp_gb", 512), "d1", "dram_size_per_dp_gb", "dram_size_per_dp_GB"
+    ),
+    "PD-SPARSE-011": Example("sparse", sparse("decode", "dram_size_per_dp_GB", 35), "d1", "need 35.519", "36"),
+    "PD-SPARSE-012": Example("sparse", arg("decode", "kv-cache-memory-bytes", 12 * GIB), "d1", "54.00 GiB", "55"),
+    "PD-SPARSE-013": Example("sparse", sparse("decode", "dram_size_per_dp_GB", 512), "d1", "14 x the need", "36"),
+    "PD-SPARSE-014": Example("sparse", sparse("decode", "dram_size_per_dp_GB", 36.5), "d1", "36.5", "whole"),
+    "PD-SPARSE-015": Example("sparse", arg("decode", "enable-prefix-caching", None), "d1", "on", "false"),
+    "PD-SPARSE-016": Example("sparse", transfer("decode", "kv_load_failure_policy", "recompute"), "d1", right="fail"),
+    "PD-SPARSE-017": Example("sparse", sparse("decode", "keep_device_kv_cache", True), "d1", right="false"),
+    "PD-SPARSE-018": Example("sparse", parallel("decode", tensor_parallel_size=32), "d1", "TP 32"),
+    "PD-SPARSE-019": Example("sparse", env("decode", "VLLM_ENGINE_READY_TIMEOUT_S", "600"), "d1", "600", "3000"),
+    "PD-SPARSE-020": Example("sparse", arg("decode", "additional-config/recompute_scheduler_enable", True), "d1"),
+    "PD-SPARSE-021": Example("sparse", arg("decode", "max-num-batched-tokens", 8), "d1", "8", "16"),
+    "PD-SPARSE-022": Example("sparse", gather, "d1", "FULL_DECODE_ONLY", "enforce-eager"),
+    "PD-SPARSE-023": Example(
+        "sparse", arg("prefill", "additional-config/enable_sparse_li_c8", True), "", "prefill-p1-0"
+    ),
+    # ---- connectors ----
+    "PD-CONN-001": Example(
+        "sparse", transfer("decode", "kv_connector", "SfaRemoteD2H"), "d1", "SfaRemoteD2H", "SfaRemoteD2HConnector"
+    ),
+    "PD-CONN-002": Example("sparse", extra("decode", "transfer_back_end", "memfabric"), "d1", right="transfer_backend"),
+    "PD-CONN-003": Example("sparse", extra("decode", "transfer_backend", None), "d1", "left out", "memfabric"),
+    "PD-CONN-004": Example("mooncake", transfer("decode", "kv_role", "kv_producer"), "d1", right="kv_consumer"),
+    "PD-CONN-005": Example("sparse", parallel("decode", tensor_parallel_size=12), "d1", "decode TP 12"),
+    "PD-CONN-006": Example("mooncake", extra("decode", "prefill/dp_size", 2), "d1", "prefill.dp_size 2", "1"),
+    "PD-CONN-007": Example("sparse", store("backend", None), "p1", "mooncake", "memcache"),
+    "PD-CONN-008": Example("sparse", store("layerwise_num_shared_buffers", None), "p1", severity="warning"),
+    "PD-CONN-009": Example("layerwise", store_beside_layerwise, "p1", "KV pool"),
+    "PD-CONN-010": Example("sparse", arg("prefill", "enforce-eager", None), "p1", right="true"),
+    "PD-CONN-011": Example(
+        "mooncake",
+        arg("prefill", "speculative-config", {"method": "mtp", "num_speculative_tokens": 3}),
+        "p1",
+        "3",
+        "1",
+        "warning",
+    ),
+    "PD-CONN-012": Example("mooncake", parallel("decode", pipeline_parallel_size=2), "d1", "decode PP 2"),
+    "PD-CONN-013": Example("context_parallel", arg("prefill", "cp-kv-cache-interleave-size", 1), "p1", "1", "128"),
+    "PD-CONN-014": Example(
+        "mooncake",
+        both(transfer("prefill", "engine_id", "0"), transfer("decode", "engine_id", "0")),
+        "d1",
+        "engine_id 0",
+    ),
+    "PD-CONN-015": Example("sparse", transfer("decode", "kv_port", None), "d1", "without kv_port"),
+    "PD-CONN-016": Example("mooncake", extra("decode", "use_ascend_direct", True), "d1"),
+    "PD-CONN-017": Example("sparse", arg("decode", "kv-transfer-config", '{"kv_role":"kv_consumer",}'), "d1", "str"),
+    "PD-CONN-018": Example("sparse_2p", second_pool_tp8, "", "TP 8: prefill-p2-0"),
+    "PD-CONN-019": Example("mooncake", arg("prefill", "additional-config", {"recompute_scheduler_enable": True}), "p1"),
+    "PD-CONN-020": Example("mooncake", transfer("decode", "kv_connector", "NixlConnector"), "d1", "NixlConnector"),
+    "PD-CONN-021": Example("mooncake", transfer("decode", "kv_port", 65530), "d1", "65530", "65520"),
+    # ---- MemCache ----
+    "PD-MMC-001": Example("sparse", mmc(MEMFABRIC_URL, "tcp://127.0.0.1:5555"), "p1", "5555", "5000"),
+    "PD-MMC-002": Example(
+        "sparse_2p",
+        both(conf("meta", "mmc-meta.conf", MEMFABRIC_URL, "tcp://127.0.0.1:5000")),
+        "p1",
+        "clients on p2",
+    ),
+    "PD-MMC-003": Example("sparse", mmc("ock.mmc.local_service.dram.size", "2.5GB"), "p1", "2.5GB", "3G"),
+    "PD-MMC-004": Example("sparse", mmc("ock.mmc.local_service.world_size", 8), "p1", "16 ranks", "16 to 1024"),
+    "PD-MMC-005": Example("sparse", fact("p1", "host/shm/free_bytes", 9 * GIB), "p1", "9 GiB free", "160 GiB"),
+    "PD-MMC-006": Example(
+        "sparse", mmc("ock.mmc.local_service.protocol", "host_shmem"), "p1", "host_shmem", "host_shm"
+    ),
+    "PD-MMC-007": Example("sparse", mmc("ock.mmc.local_service.dram_size", "10G"), "p1", right="dram.size"),
+    "PD-MMC-008": Example("sparse", parallel("prefill", pipeline_parallel_size=4), "p1", "PP 4"),
+    "PD-MMC-009": Example("sparse", env("prefill", "MMC_LOCAL_CONFIG_PATH", None), "p1", "unset"),
+    "PD-MMC-010": Example("sparse", NO_META, "p1", "no MetaService"),
+    "PD-MMC-011": Example(
+        "sparse", fact("p1", "npu/driver_version", "26.0.1"), "p1", quiet=fact("p1", "npu/driver_version", "26.1.1")
+    ),
+    "PD-MMC-012": Example("sparse", arg("prefill", "max-model-len", 3000000), "p1", right="16G"),
+    "PD-MMC-013": Example("sparse", conf("meta", "mmc-meta.conf", "ock.mmc.evict_threshold_low", 95), "p1", "low 95"),
+    "PD-MMC-014": Example("sparse", ROCE, "p1", "0 pages of 2 MiB", "81920"),
+    # ---- proxy ----
+    "PD-PROXY-001": Example("sparse", planned("proxy/address", "0.0.0.0"), "p1", "0.0.0.0"),
+    "PD-PROXY-002": Example("sparse", planned("proxy/address", "localhost"), "p1", "decode on d1"),
+    "PD-PROXY-003": Example("sparse", drop_last_backend, "p1", "decode: none", "192.0.2.20:29181"),
+    "PD-PROXY-004": Example("sparse", planned("proxy/flavour", "standard"), "p1", right="layerwise"),
+    "PD-PROXY-005": Example("sparse", planned("proxy/address", "192.0.2.99"), "p1", "no address of p1"),
+    "PD-PROXY-006": Example("sparse", planned("verify/url", "http://192.0.2.20:29181"), "", right="the proxy"),
+    "PD-PROXY-007": Example("sparse", planned("verify/requests", []), "", "0 requests"),
+    "PD-PROXY-008": Example("sparse", planned("proxy/port", 1234), "p1", "1234", quiet=planned("proxy", None)),
+    "PD-PROXY-009": Example("sparse", planned("settings/pd_expected_concurrency", 16), "", "16 expected, 4 served"),
+    # ---- prefill and decode alike ----
+    "PD-PARITY-001": Example("sparse", arg("prefill", "block-size", 64), "", "64: prefill-p1-0"),
+    "PD-PARITY-002": Example("sparse", arg("prefill", "max-model-len", 4096), "", "4096"),
+    "PD-PARITY-003": Example("sparse", arg("prefill", "dtype", "float16"), "", "float16"),
+    "PD-PARITY-004": Example("sparse", arg("prefill", "quantization", None), "", "None"),
+    "PD-PARITY-005": Example("sparse", arg("prefill", "kv-cache-dtype", "fp8"), "", "fp8"),
+    "PD-PARITY-006": Example("sparse", arg("prefill", "served-model-name", "other"), "", "other"),
+    "PD-PARITY-007": Example("sparse", arg("prefill", "model", "/data/models/other"), "", "other"),
+    "PD-PARITY-008": Example("sparse", env("decode", "PYTHONHASHSEED", None), "", "unset: decode-d1-0"),
+    "PD-PARITY-009": Example("sparse", model("d1", "digest", "aa" * 32), "", "aaaaaaaaaaaa: d1"),
+    "PD-PARITY-010": Example("sparse", other_firmware, "", "26.0.rc1: d1"),
+    "PD-PARITY-011": Example(
+        "sparse", planned("images/decode/base", "quay.io/ascend/vllm-ascend:other-a3"), "", "other"
+    ),
+    "PD-PARITY-012": Example("sparse", arg("prefill", "speculative-config", None), "", "none: prefill-p1-0"),
+    # ---- versions ----
+    "PD-VER-001": Example("context_parallel", planned("versions/vllm_ascend", "0.26.0rc1"), "p1", "0.26.0rc1", "<0.25"),
+    "PD-VER-002": Example("sparse", planned("versions/vllm_ascend", "0.25.1rc1"), "d1", "0.25.1rc1", ">=0.26"),
+    "PD-VER-003": Example("sparse", fact("d1", "npu/driver_version", "25.3.rc1"), "d1", "25.3.rc1", "25.5.1"),
+    "PD-VER-004": Example("mooncake", fact("d1", "npu/driver_version", "24.1.rc3"), "d1", "24.1.rc3", "25.0"),
+    "PD-VER-005": Example(
+        "mooncake",
+        both(env("decode", "ASCEND_ENABLE_USE_FABRIC_MEM", "1"), fact("d1", "npu/driver_version", "25.3.0")),
+        "d1",
+        "25.3.0",
+        "25.5",
+    ),
+    "PD-VER-006": Example(
+        "context_parallel", planned("images/decode/base", "quay.io/ascend/vllm-ascend:v0.22.1rc1"), "", right="-a3"
+    ),
+    "PD-VER-007": Example("sparse", planned("versions/vllm", "0.22.1"), "", "0.22.1", "0.26.0"),
+    "PD-VER-008": Example("context_parallel", parallel("prefill", data_parallel_size=2), "p1", "DP 2"),
+    "PD-VER-009": Example("sparse", planned("versions/vllm_ascend", "0.27.0"), "", "0.27.0"),
+    "PD-VER-010": Example("sparse", planned("settings/vllm_build_soc_version", "910C"), "", "910C"),
+    # ---- model ----
+    "PD-MODEL-001": Example(
+        "sparse", both(model("d1", "exists", False), model("d1", "config", None)), "d1", "DeepSeek-V3.2-W8A8"
+    ),
+    "PD-MODEL-002": Example("sparse", model("d1", "shards/missing", ["model-7.safetensors"]), "d1", "model-7"),
+    "PD-MODEL-003": Example("sparse", model("d1", "tokenizer", []), "d1", "none"),
+    "PD-MODEL-004": Example("context_parallel", FLOAT16, "p1", "float16", "bfloat16"),
+    "PD-MODEL-005": Example("sparse", arg("decode", "max-model-len", 200000), "d1", "200000", "163840"),
+    "PD-MODEL-006": Example("sparse", model("d1", "quantization", None), "d1", "quant_model_description"),
+    "PD-MODEL-007": Example("sparse", planned("model/path", "/other"), "", "/other", clean=False),
+    "PD-MODEL-008": Example("sparse", unmount("decode", "/data/models"), "d1", "no mount"),
+    "PD-MODEL-009": Example("sparse", model("d1", "config/num_attention_heads", 40), "d1", "40 heads, TP 16"),
+    "PD-MODEL-010": Example("sparse", model("d1", "config/num_nextn_predict_layers", None), "d1", "method mtp"),
+    "PD-MODEL-011": Example("mooncake", parallel("prefill", pipeline_parallel_size=64), "p1", "PP 64, 61 layers"),
+    # ---- environment ----
+    "PD-ENV-001": Example("sparse", unmount("decode", "/etc/hccn.conf"), "d1", "/etc/hccn.conf"),
+    "PD-ENV-002": Example("sparse", env("decode", "OMP_NUM_THREADS", 1), "d1", "int 1", '"1"'),
+    "PD-ENV-003": Example("sparse", env("decode", "LD_PRELOAD", "/lib/j.so"), "d1", right="pd_prepend_paths"),
+    "PD-ENV-004": Example(
+        "sparse",
+        both(env("decode", "VLLM_ASCEND_ENABLE_FLASHCOMM1", "1"), model("d1", "config/n_routed_experts", None)),
+        "d1",
+        "dense",
+    ),
+    "PD-ENV-005": Example(
+        "mooncake",
+        env("prefill", "VLLM_MOONCAKE_ABORT_REQUEST_TIMEOUT", "300000"),
+        "p1",
+        "300000",
+        "480",
+        quiet=env("prefill", "VLLM_MOONCAKE_ABORT_REQUEST_TIMEOUT", "480"),
+    ),
+    "PD-ENV-006": Example("sparse", env("decode", "GIT_SSL_NO_VERIFY", "true"), "d1", "GIT_SSL_NO_VERIFY"),
+    "PD-ENV-007": Example(
+        "context_parallel",
+        container("decode", "devices", [f"/dev/davinci{n}" for n in range(8)]),
+        "d1",
+        "/dev/davinci8",
+    ),
+    "PD-ENV-008": Example("sparse", container("decode", "network_mode", "bridge"), "d1", "bridge", "host"),
+    "PD-ENV-009": Example("sparse", container("decode", "ipc_mode", None), "d1", "private", "host"),
+    "PD-ENV-010": Example("sparse", env("prefill", "VLLM_ASCEND_ENABLE_CPU_GATHER_H2D", "1"), "p1", "on prefill"),
+    "PD-ENV-011": Example("sparse", env("decode", "HCCL_BUFFSIZE", "8192"), "d1", "8192"),
+}

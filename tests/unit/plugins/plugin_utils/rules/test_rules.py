@@ -1,0 +1,94 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""Every rule finds what it is for, and nothing where nothing is wrong."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import rules
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.findings import ERROR, INFO, NOT_CHECKED, WARNING
+from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.clusters import CLUSTERS, cluster
+from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.examples import EXAMPLES, Example
+
+
+def test_every_rule_has_an_example_and_every_example_a_rule() -> None:
+    assert sorted(EXAMPLES) == sorted(rules.RULES)
+
+
+@pytest.mark.parametrize("identifier", sorted(EXAMPLES))
+def test_clean_cluster_gives_no_finding(identifier: str) -> None:
+    example = EXAMPLES[identifier]
+    plan, facts = cluster(example.cluster)
+    if example.quiet is not None:
+        example.quiet(plan, facts)
+    verdict = rules.judge(plan, facts)
+    own = [finding for finding in verdict.findings if finding.rule == identifier]
+    above = [finding for finding in own if finding.severity != INFO] if _noted(identifier, example) else own
+    assert not above
+    assert identifier not in verdict.skipped, "the rule does not even apply to its own example"
+    assert all(finding.severity != NOT_CHECKED for finding in own)
+
+
+def _noted(identifier: str, example: Example) -> bool:
+    """Rules that also note what is worth knowing on a clean cluster."""
+    return not example.clean or identifier in ("PD-MMC-006", "PD-MEM-002", "PD-CONN-011")
+
+
+@pytest.mark.parametrize("identifier", sorted(EXAMPLES))
+def test_broken_cluster_gives_the_finding(identifier: str) -> None:
+    """Fails if the rule is removed, says another host, or another number."""
+    example = EXAMPLES[identifier]
+    plan, facts = cluster(example.cluster)
+    example.break_(plan, facts)
+    wanted = example.severity or rules.RULES[identifier].severity
+    own = [finding for finding in rules.judge(plan, facts).findings if finding.rule == identifier]
+    hits = [
+        finding
+        for finding in own
+        if finding.severity == wanted
+        and (example.host is None or finding.host == example.host)
+        and example.found in finding.found
+        and example.right in finding.right
+    ]
+    assert hits, own
+    assert all(finding.source and finding.doc for finding in own)
+    assert all(finding.mend for finding in own if finding.severity in (ERROR, WARNING))
+    assert "the rule itself failed" not in " ".join(finding.found for finding in own)
+
+
+def test_guide_1_is_clean() -> None:
+    """A complete guide-1 cluster: nothing above a note, and nothing unchecked."""
+    plan, facts = cluster("sparse")
+    verdict = rules.judge(plan, facts)
+    assert [finding for finding in verdict.findings if finding.severity != INFO] == []
+    assert not verdict.stops
+
+
+@pytest.mark.parametrize("kind", sorted(CLUSTERS))
+def test_no_rule_crashes_and_none_stays_silent_without_facts(kind: str) -> None:
+    plan, _ = cluster(kind)
+    verdict = rules.judge(plan, None)
+    assert "the rule itself failed" not in " ".join(finding.found for finding in verdict.findings)
+    unchecked = [finding.rule for finding in verdict.findings if finding.severity == NOT_CHECKED]
+    assert len(unchecked) == len(set(unchecked)), "one line per rule before hosts are contacted"
+    assert {"PD-NPU-002", "PD-MEM-001", "PD-HOST-001"} <= set(unchecked) | set(verdict.skipped)
+
+
+def test_one_broken_host_leaves_the_others_checked() -> None:
+    plan, facts = cluster("sparse")
+    facts["d1"] = {"unreachable": "ssh: connection timed out"}
+    facts["p1"]["npu"]["chips"][0]["health"] = "Alarm"
+    findings = rules.judge(plan, facts).findings
+    assert ("PD-HOST-001", ERROR, "d1") in {(f.rule, f.severity, f.host) for f in findings}
+    assert ("PD-NPU-002", ERROR, "p1") in {(f.rule, f.severity, f.host) for f in findings}
+    assert ("PD-NPU-002", NOT_CHECKED, "d1") in {(f.rule, f.severity, f.host) for f in findings}
+
+
+def test_empty_facts_are_never_a_pass() -> None:
+    """A probe that learnt nothing leaves every rule that needs it unchecked, not passed."""
+    plan, facts = cluster("sparse")
+    facts["d1"] = {"schema": 1, "npu": {}, "nic": {}, "hccn": {}, "host": {}, "model": {}}
+    findings = rules.judge(plan, facts).findings
+    unchecked = {finding.rule for finding in findings if finding.severity == NOT_CHECKED and finding.host == "d1"}
+    assert {"PD-NPU-001", "PD-NPU-002", "PD-NIC-002", "PD-PORT-004", "PD-MODEL-002", "PD-HOST-006"} <= unchecked
+    assert "the rule itself failed" not in " ".join(finding.found for finding in findings)
