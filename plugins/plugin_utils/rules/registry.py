@@ -8,13 +8,14 @@ for what it needs; what is not known raises ``Missing``, which becomes a "not ch
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..findings import ERROR, NOT_CHECKED, WARNING, Finding, in_order
+from ..findings import ERROR, INFO, NOT_CHECKED, WARNING, Finding, in_order
 from .context import Context, Missing
 
 DOC = "docs/rules.md"
