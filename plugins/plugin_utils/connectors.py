@@ -87,6 +87,11 @@ def binds_kv_port(config: Mapping[str, Any], role: str) -> bool:
     return any(is_sized(name) for name in found) or (SFA in found and role == "decode")
 
 
+def stated_kv_port(config: Mapping[str, Any]) -> int | None:
+    """The port in a configuration that the user wrote whole."""
+    return next((int(part["kv_port"]) for part in walk(config) if str(part.get("kv_port", "")).isdigit()), None)
+
+
 def _backend(part: Mapping[str, Any]) -> str:
     """AscendStore without ``backend`` means mooncake (ascend_store/pool_scheduler.py)."""
     return str((part.get("kv_connector_extra_config") or {}).get("backend", "mooncake")).lower()

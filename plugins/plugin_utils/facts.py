@@ -69,9 +69,9 @@ class HostFacts:
     @property
     def hbm_bytes(self) -> int | None:
         """The smallest chip's."""
-        totals = [chip.get("hbm_total_bytes") for chip in self._face("npu").get("chips") or ()]
+        totals = [chip.get("hbm_total_mib") for chip in self._face("npu").get("chips") or ()]
         known = [int(total) for total in totals if total]
-        return min(known) if known else None
+        return min(known) * (1 << 20) if known else None
 
     @property
     def npu_smi_path(self) -> str | None:
@@ -85,6 +85,10 @@ class HostFacts:
     def ephemeral_ports(self) -> tuple[int, int] | None:
         found = self._face("host").get("ephemeral_ports")
         return (int(found[0]), int(found[1])) if found else None
+
+    @property
+    def reserved_ports(self) -> list[tuple[int, int]]:
+        return [(int(low), int(high)) for low, high in self._face("host").get("reserved_ports") or ()]
 
     def has_path(self, path: str) -> bool | None:
         seen = (self._face("host").get("paths") or {}).get(path)

@@ -308,7 +308,9 @@ def _hosts(draft: Draft, services: Sequence[dict[str, Any]]) -> dict[str, Any]:
             "services": [service["name"] for service in own[name]],
             "images": list(dict.fromkeys(service["image"] for service in own[name])),
             "folders": [base, logs, *(f"{logs}/{s['name']}" for s in own[name] if s["kind"] != "proxy")],
-            "reserved_ports": draft.ports.book.reserved(name, host.facts.ephemeral_ports or EPHEMERAL),
+            "reserved_ports": draft.ports.book.reserved(
+                name, host.facts.reserved_ports, host.facts.ephemeral_ports or EPHEMERAL
+            ),
             "chips": len(host.chips),
             "devices": list(host.devices),
         }

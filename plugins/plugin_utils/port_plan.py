@@ -196,6 +196,9 @@ class _Allocation:
             return
         if asked is None and self.profile.rpc_port is None and len(instance.engines) == 1 and not head.external:
             return
+        if parallel.data_parallel_size == 1:  # passed on because it is stated; one rank meets nobody and binds nothing
+            self.plan.rpc[instance.name] = asked or self.profile.rpc_port or RPC_PORT
+            return
         port = asked or self.book.find(self.profile.rpc_port or RPC_PORT, [(head.host, 0, 1)])
         if asked is not None and not self.book.is_free(head.host, port, port):
             # Stated once for all hosts, needed twice on this one: the first instance has it, the next takes the next.
@@ -217,11 +220,14 @@ class _Allocation:
         head = instance.engines[0]
         config = self.kv_configs[(head.role, head.host)]
         name = f"{instance.role}_kv_port"
-        if not connectors.binds_kv_port(config, instance.role) or self.settings.is_set(head.host, name) != stated:
+        own = self.profile.name == "custom"  # there the user's configuration has the port, if it has one
+        if not connectors.binds_kv_port(config, instance.role):
+            return
+        base = connectors.stated_kv_port(config) if own else self.settings.of_host(head.host, name)
+        if (base is not None) != stated or (own and base is None):
             return
         world = instance.parallel.world_size
         spans = [(e.host, e.start_rank * world, e.local_ranks * world) for e in instance.engines]
-        base = self.settings.of_host(head.host, name)
         if base is None:
             chips = max(len(self.hosts[e.host].chips) for e in instance.engines)
             band_end = connectors.MOONCAKE_BAND_FIRST + connectors.MOONCAKE_BAND_PER_CHIP * chips

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,16 +82,18 @@ class PortBook:
     def ranges(self) -> list[PortRange]:
         return [entry for host in self._by_host for entry in self._by_host[host]]
 
-    def reserved(self, host: str, ephemeral: tuple[int, int] = EPHEMERAL) -> list[str]:
-        """Fixed ports inside the ephemeral range, merged, as ``net.ipv4.ip_local_reserved_ports`` wants them."""
+    def reserved(
+        self, host: str, already: Sequence[tuple[int, int]] = (), ephemeral: tuple[int, int] = EPHEMERAL
+    ) -> list[str]:
+        """Fixed ports inside the ephemeral range and those reserved already, in the kernel's own form, merged."""
         first, last = ephemeral
-        inside = sorted(
+        inside = [
             (max(entry.first, first), min(entry.last, last))
             for entry in self._by_host[host]
             if entry.fixed and entry.first <= last and entry.last >= first
-        )
+        ]
         merged: list[list[int]] = []
-        for low, high in inside:
+        for low, high in sorted([*inside, *already]):
             if merged and low <= merged[-1][1] + 1:
                 merged[-1][1] = max(merged[-1][1], high)
             else:

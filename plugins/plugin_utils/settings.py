@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.findings import ERROR, Finding
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.plan_rules import PLAN_RULES
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.profiles import Profile
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import (
     FROM_PROFILE,
@@ -34,6 +35,8 @@ class Report:
         severity: str = ERROR,
         source: str = "",
     ) -> None:
+        if rule not in PLAN_RULES:
+            raise KeyError(rule)
         finding = Finding(rule=rule, severity=severity, host="", found=found, right=right, mend=mend, source=source)
         self._hosts.setdefault(finding, {})[host] = None
 

@@ -106,6 +106,8 @@ def meaning(options: Mapping[str, Any], table: OptionTable, alone: bool) -> dict
     external = "data-parallel-rank" in options
     ranks = 1 if external or result["nnodes"] > 1 else result["data-parallel-size"]
     result.setdefault("data-parallel-size-local", ranks)
+    if external:
+        result.pop("data-parallel-external-lb", None)  # vLLM infers it from the rank
     if result["headless"]:
         result.pop("host")
         result.pop("port")
@@ -204,18 +206,15 @@ def differences(deployment: Mapping[str, Any], made: Mapping[str, Any]) -> list[
 
 
 def moved_ports(deployment: Mapping[str, Any], their: Mapping[str, Any], our: Mapping[str, Any]) -> Iterator[str]:
-    """Control ports that moved though nothing was in their way."""
+    """Control ports that moved without need, or to no better place."""
     npus = int(deployment["npu_per_node"])
     for before, after in zip(their["kv_ports"], our["kv_ports"], strict=True):
-        if before != after and not tool.in_mooncake_band(before, npus):
-            yield f"{before} became {after}"
-        if tool.in_mooncake_band(after, npus) and made_by_planner(our):
-            yield f"{after} stands in Mooncake's random band"
-
-
-def made_by_planner(our: Mapping[str, Any]) -> bool:
-    names = connectors.names(our["options"].get("kv-transfer-config") or {})
-    return any(connectors.is_sized(name) for name in names)
+        if before == after:
+            continue
+        if not tool.in_mooncake_band(before, npus):
+            yield f"{before} became {after}, though nothing was in its way"
+        if tool.in_mooncake_band(after, npus):
+            yield f"{before} became {after}, which stands in Mooncake's random band"
 
 
 # ---- tests ----

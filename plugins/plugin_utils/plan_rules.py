@@ -1,0 +1,43 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""What the planner itself finds while it plans: names of findings, stable, each with its explanation.
+
+They stand in the same report as the findings of the rules and are waived in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+PLAN_RULES: Mapping[str, str] = {
+    "unknown-variable": "A variable under a prefix of this collection that nothing reads is a typing error: its value "
+    "would be ignored in silence.",
+    "variable-type": "The value cannot be read as the variable's type, so it is ignored until it is corrected.",
+    "variable-choice": "The variable takes one of a few words, and this is none of them.",
+    "variable-differs": "The variable holds for the whole cluster, but two hosts state different values.",
+    "no-hosts": "A role without hosts cannot be served.",
+    "one-proxy": "Upstream's proxies keep the load of the backends to themselves, so two of them would fight.",
+    "model-path": "Every engine reads the model from a folder on its own host; nothing here copies weights.",
+    "address-not-ipv4": "MemFabric wants a numeric IPv4 address that the peer can reach.",
+    "device-list": "Chips are listed by physical id, each once, and belong to one instance.",
+    "instance-entry": "An entry of ROLE_instances has a name and may have devices, parallel, vllm_args and env.",
+    "instance-differs": "Hosts that share an instance are one deployment, so they must agree on its parallel sizes.",
+    "sizes-differ": "A Mooncake connector is told one size for all of prefill and one for all of decode; instances of "
+    "another size would read the wrong blocks.",
+    "layout": "tensor x pipeline x prefill-context x data parallel size must fit on the chips that the hosts of the "
+    "instance bring; a rank lies on one host or takes equal shares of several.",
+    "owned-option": "The option follows from the topology. Stated by hand it would contradict ports, ranks or the other "
+    "side sooner or later.",
+    "unknown-option": "vLLM of this version has no such option and would refuse to start.",
+    "option-choice": "vLLM takes one of a few words for this option, and this is none of them.",
+    "owned-kv-field": "Role, port and both sides' sizes of a connector follow from the topology.",
+    "environment": "The environment file is taken literally: no variable is expanded, no search path replaced, nothing "
+    "overridden that the plan decides.",
+    "port-clash": "Two services want the same port on one host.",
+    "port-range": "A range of ports reaches beyond 65535.",
+    "meta-host": "MetaService runs on one of the cluster's hosts.",
+    "offload-one-engine": "With sparse KV offload every engine opens MemFabric's store on the loopback port 8500 of its "
+    "host, so a second engine on the host cannot start; internal data parallelism needs one engine only.",
+    "gather-without-graphs": "The fork gathers small packets outside captured graphs only and falls back to single "
+    "copies inside them, so decode runs eagerly while the gather is on.",
+}
