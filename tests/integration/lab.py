@@ -55,3 +55,13 @@ def ansible_playbook(*arguments: str) -> str:
     if result.returncode != 0:
         raise AssertionError(f"{' '.join(arguments)} ended with {result.returncode}\n{result.stdout}\n{result.stderr}")
     return result.stdout
+
+
+def plan(folder: Path) -> dict[str, Any]:
+    """The plan of the inventory under test, with what the hosts show."""
+    destination = folder / "plan.json"
+    ansible_playbook(
+        str(ROOT / "tests/integration/plan.yml"), "--extra-vars", json.dumps({"plan_file": str(destination)})
+    )
+    made: dict[str, Any] = json.loads(destination.read_text())
+    return made

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from . import lab, snapshot
+from .. import lab, snapshot
 
 RECAP = re.compile(r"^(\S+)\s*: ok=\d+\s+changed=(\d+)", re.MULTILINE)
 
