@@ -106,16 +106,18 @@ class Claim:
         return next(entry for name, entry in self.parts if name == host)
 
 
-def claims_of_role(role: str, names: Sequence[str], settings: Settings, report: Report) -> list[Claim]:
+def claims_of_role(
+    role: str, names: Sequence[str], settings: Settings, profile: Profile, report: Report
+) -> list[Claim]:
     """Hosts that share ``pd_instance`` belong together; so do entries of the same name on such hosts."""
     claims: dict[str, Claim] = {}
     for name in names:
-        shared = settings.of_host(name, "pd_instance") or name
+        shared = settings.of_host(name, "pd_instance") or (role if role in profile.one_instance else name)
         listed = settings.of_host(name, f"{role}_instances") or []
         keys = [f"{shared}-{entry['name']}" for entry in listed if _valid_entry(entry, role, name, report)]
         entries = [entry for entry in listed if isinstance(entry, Mapping) and entry.get("name")]
         for key, entry in zip(keys, entries, strict=True) if listed else [(shared, {})]:
-            full = f"{role}-{key}"
+            full = role if key == role else f"{role}-{key}"
             claims.setdefault(full, Claim(full, role)).parts.append((name, entry))
     return list(claims.values())
 

@@ -105,17 +105,18 @@ def complete(
     ``engine_id`` is left to vLLM, which draws a new one at each start: a reader keeps the addresses of a peer under its
     id (mooncake_connector.py, ``kv_caches_base_addr``) and would go on using a restarted peer's old ones.
     """
-    result = dict(config)
-    result["kv_role"] = result.get("kv_role") or ROLE_TO_KV[role]
-    name = str(result.get("kv_connector"))
+    name = str(config.get("kv_connector"))
+    result: dict[str, Any] = {"kv_connector": name, "kv_role": ROLE_TO_KV[role]}
+    if kv_port is not None and (is_sized(name) or (name == SFA and role == "decode")):
+        result["kv_port"] = kv_port
+    result |= config
     extra = dict(result.get("kv_connector_extra_config") or {})
     if name == MULTI:
         extra["connectors"] = [complete(child, role, kv_port, sizes) for child in extra.get("connectors") or ()]
     if is_sized(name) and sizes:
         extra.update({side: {**(extra.get(side) or {}), **own.as_config()} for side, own in sizes.items()})
-    if kv_port is not None and (is_sized(name) or (name == SFA and role == "decode")):
-        result["kv_port"] = kv_port
     if extra:
+        result.pop("kv_connector_extra_config", None)  # last, since it is the longest
         result["kv_connector_extra_config"] = extra
     return result
 

@@ -98,7 +98,7 @@ class EnginePlanner:
         roles = {instance.role: instance.parallel for instance in reversed(draft.instances)}
         self._sides = {
             role: connectors.Sizes(p.data_parallel_size, p.tensor_parallel_size, p.pipeline_parallel_size)
-            for role, p in roles.items()
+            for role, p in sorted(roles.items(), key=lambda item: draft.profile.roles.index(item[0]))
         }
         self._addresses = [host.address for host in draft.hosts.values()]
 

@@ -26,8 +26,8 @@ PLAN_RULES: Mapping[str, str] = {
     "another size would read the wrong blocks.",
     "layout": "tensor x pipeline x prefill-context x data parallel size must fit on the chips that the hosts of the "
     "instance bring; a rank lies on one host or takes equal shares of several.",
-    "owned-option": "The option follows from the topology. Stated by hand it would contradict ports, ranks or the other "
-    "side sooner or later.",
+    "owned-option": "The option follows from the topology. Stated by hand it would contradict ports, ranks or the "
+    "other side sooner or later.",
     "unknown-option": "vLLM of this version has no such option and would refuse to start.",
     "option-choice": "vLLM takes one of a few words for this option, and this is none of them.",
     "owned-kv-field": "Role, port and both sides' sizes of a connector follow from the topology.",
@@ -36,7 +36,7 @@ PLAN_RULES: Mapping[str, str] = {
     "port-clash": "Two services want the same port on one host.",
     "port-range": "A range of ports reaches beyond 65535.",
     "meta-host": "MetaService runs on one of the cluster's hosts.",
-    "offload-one-engine": "With sparse KV offload every engine opens MemFabric's store on the loopback port 8500 of its "
+    "offload-one-engine": "With sparse KV offload every engine opens MemFabric's store on loopback port 8500 of its "
     "host, so a second engine on the host cannot start; internal data parallelism needs one engine only.",
     "gather-without-graphs": "The fork gathers small packets outside captured graphs only and falls back to single "
     "copies inside them, so decode runs eagerly while the gather is on.",

@@ -145,7 +145,7 @@ def _place(draft: Draft) -> None:
     claims = [
         claim
         for role in draft.profile.roles
-        for claim in claims_of_role(role, draft.members[role], draft.settings, draft.report)
+        for claim in claims_of_role(role, draft.members[role], draft.settings, draft.profile, draft.report)
     ]
     draft.claims = {claim.name: claim for claim in claims}
     draft.instances = place(claims, draft.hosts, draft.settings, draft.profile, draft.report)

@@ -37,6 +37,7 @@ class Profile:
     guided: bool = False  # from a guide: hash seed, ready timeout and a served name are set too
     sparse_kv_offload: bool = False  # decode keeps its KV cache in host memory
     ports: Mapping[str, int] = field(default_factory=dict)  # role or "proxy" -> HTTP port
+    one_instance: tuple[str, ...] = ()  # roles whose hosts form one instance unless pd_instance says otherwise
     rpc_port: int | None = None  # data-parallel rendezvous, stated even where one host has all ranks
     parallel: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     vllm_args: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -163,6 +164,7 @@ _PROFILES = (
         vllm_ascend="0.22.1rc1",
         guided=True,
         ports={"prefill": 8004, "decode": 8004, "proxy": 8005},
+        one_instance=("prefill",),
         rpc_port=5980,
         parallel={
             "prefill": {

@@ -96,7 +96,11 @@ _TABLE = (
     Variable("pd_devices", "list", "physical chip ids to use (default: all)", None, HOST),
     # ---- topology ----
     Variable(
-        "pd_instance", "str", "hosts of a role that share it form one instance (default: each host alone)", None, HOST
+        "pd_instance",
+        "str",
+        "hosts of a role that share it form one instance (default: each host alone; prefill of context_parallel: all)",
+        None,
+        HOST,
     ),
     Variable(
         "{role}_instances",
