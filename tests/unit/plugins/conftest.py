@@ -20,20 +20,22 @@ TARGET_MINORS = range(8, 14)
 
 def _works(python: Path, minor: int) -> bool:
     """Asked, not judged by its name: a pyenv shim may stand for a version that is not active."""
-    probe = "import sys; raise SystemExit(sys.version_info[:2] != (3, {0}))".format(minor)
+    probe = f"import sys; raise SystemExit(sys.version_info[:2] != (3, {minor}))"
     return subprocess.run([python, "-c", probe], capture_output=True, check=False).returncode == 0
 
 
 @pytest.fixture(scope="session")
 def interpreters() -> dict[int, Path]:
     """Path of a Python 3.x by x, of those on PATH or kept by pyenv."""
-    found = {}
+    found: dict[int, Path] = {}
+    root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     for minor in TARGET_MINORS:
         on_path = shutil.which(f"python3.{minor}")
         places = [Path(on_path)] if on_path else []
-        root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
         places += sorted(root.glob(f"versions/3.{minor}.*/bin/python"))
-        found.update({minor: place for place in places[::-1] if _works(place, minor)})
+        working = next((place for place in places if _works(place, minor)), None)
+        if working:
+            found[minor] = working
     return found
 
 

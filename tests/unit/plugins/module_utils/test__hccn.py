@@ -55,7 +55,7 @@ def test_any_text_gives_data(text: str) -> None:
     assert _hccn.parse_ping(text) in (True, False, None)
 
 
-# A tool that answers from the samples; $LINK, $TLS and so on choose the file for one chip.
+# A tool that answers from the samples: chip 5 has no link, and no chip tells its TLS switch.
 SCRIPT = f"""
 cd {SAMPLES}
 case "$3" in
@@ -63,7 +63,7 @@ case "$3" in
   -net_health) cat net-health-ok.txt ;;
   -ip) cat ip-none.txt; exit 1 ;;
   -vnic) cat vnic.txt ;;
-  -tls) echo "hccn_tool is busy, please try again later."; exit 2 ;;
+  -tls) echo "hccn_tool is busy, try again later."; exit 2 ;;
   -hccs_ping) [ "$6" = 192.0.2.1 ] && cat hccs-ping.txt || cat hccs-ping-lost.txt ;;
 esac
 """
@@ -79,7 +79,7 @@ def test_gather(tool: Callable[[str, str], Path], host: Callable[[dict[str, str]
     assert {chip["vnic"] for chip in face["chips"]} == {"192.0.2.210"}
     # No preset address is no fault; an answer missing from all chips is one reason, not sixteen.
     assert face["reasons"] == [
-        f"hccn_tool -i 0-15 -tls -g: {face['tool_path']} -tls -g ended with 2: hccn_tool is busy, please try again later."
+        f"hccn_tool -i 0-15 -tls -g: {face['tool_path']} -tls -g ended with 2: hccn_tool is busy, try again later."
     ]
     assert face["hccn_conf"]["exists"]
     assert len(face["hccn_conf"]["lines"]) == 64

@@ -179,6 +179,9 @@ INTERFACES = st.builds(
 )
 
 
+WAYS = st.builds(way, st.none() | NAMES, st.none() | st.just("192.0.2.1"), st.booleans())
+
+
 @given(
     st.lists(INTERFACES, unique_by=lambda interface: interface["name"]),
     st.dictionaries(

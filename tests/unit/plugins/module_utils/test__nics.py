@@ -202,7 +202,7 @@ print(json.dumps(_faces.probe(["nic"], options)["facts"]["nic"]))
 
 
 def test_a_real_network(namespaces: tuple[str, str], collection_path: Path) -> None:
-    near, far = namespaces
+    near, _far = namespaces
     argv = ["ip", "netns", "exec", near, sys.executable, "-c", PROBE]
     environment = dict(os.environ, PYTHONPATH=str(collection_path))
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=True)

@@ -69,9 +69,8 @@ def test_a2_has_no_superpod_and_that_is_no_fault(tool: Tool, host: Host) -> None
 
 def test_holders_by_process_and_by_device(tool: Tool, host: Host) -> None:
     tool("npu-smi", script("info-a3-busy.txt"))
-    root = host(
-        {**files(16), "/proc/1333928/cgroup": f"0::/system.slice/docker-{ID}.scope\n", "/proc/1333930/cgroup": "0::/\n"}
-    )
+    inside = f"0::/system.slice/docker-{ID}.scope\n"
+    root = host({**files(16), "/proc/1333928/cgroup": inside, "/proc/1333930/cgroup": "0::/\n"})
     by_device = {"id": "f" * 64, "name": "other", "state": "running", "chips": [1, 15]}
     stopped = {"id": "e" * 64, "name": "stopped", "state": "exited", "chips": [2]}
     face = look(root, [{"id": ID, "name": "pd-decode", "state": "running", "chips": []}, by_device, stopped])

@@ -1,0 +1,99 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""All faces together: whatever one of them does, the answer comes in time and in shape."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import _containers, _faces, _hccn, _host, _model
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._parallel import Deadline
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._tree import Tree
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+OPTIONS: dict[str, Any] = {
+    "timeout_s": 10.0,
+    "docker_socket": "/nonexistent/docker.sock",
+    "peers": [],
+    "nic": None,
+    "address": None,
+    "ping": False,
+    "npu_count_hint": None,
+    "ping_hccs": [],
+    "ping_roce": [],
+    "paths": ["/etc/hosts"],
+    "disk_paths": [],
+    "controller_epoch_s": None,
+    "model_paths": ["/nonexistent/model"],
+}
+
+
+def test_all_faces_of_an_empty_host(tmp_path: Path) -> None:
+    answer = _faces.probe(_faces.FACES, OPTIONS, Tree(str(tmp_path)))
+    assert list(answer["facts"]) == ["schema", *_faces.FACES]
+    assert all(answer["facts"][face]["reasons"] for face in ("npu", "nic", "hccn", "host"))
+    assert answer["facts"]["model"]["/nonexistent/model"]["reasons"]
+    assert set(answer["timing"]["faces"]) == set(_faces.FACES)
+    json.dumps(answer)
+
+
+def test_only_what_is_asked_for() -> None:
+    assert list(_faces.probe(["model"], {"timeout_s": 10.0, "model_paths": []})["facts"]) == ["schema", "model"]
+
+
+def test_a_face_that_breaks_or_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_arguments: Any, **_options: Any) -> None:
+        raise RuntimeError("a mistake of ours")
+
+    monkeypatch.setattr(_host, "gather", broken)
+    monkeypatch.setattr(_model, "gather", broken)
+    monkeypatch.setattr(_hccn, "gather", lambda *_arguments: time.sleep(30))
+    start = time.monotonic()
+    facts = _faces.probe(_faces.FACES, {**OPTIONS, "timeout_s": 2.0})["facts"]
+    assert time.monotonic() - start < 4
+    assert facts["host"] == {
+        **_host.empty(),
+        "reasons": ["the probe of this face failed: RuntimeError: a mistake of ours"],
+    }
+    assert facts["hccn"]["reasons"] == ["the probe of this face failed: no answer within the time limit of 2 s"]
+    assert facts["model"]["/nonexistent/model"]["exists"] is False
+    assert facts["nic"]["interfaces"]
+
+
+ANSWERS = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(
+            st.sampled_from(["Id", "Name", "Config", "HostConfig", "State", "Components", "Runtimes", "Driver", "Env"]),
+            inner,
+            max_size=4,
+        )
+    ),
+)
+
+
+@settings(deadline=None)
+@given(ANSWERS)
+def test_odd_answers_of_an_engine_are_data_or_a_reason(answer: Any) -> None:
+    class Api:
+        def __init__(self, *_arguments: Any, **_options: Any) -> None: ...
+
+        def version(self) -> Any:
+            return answer
+
+        info = containers = version
+
+        def inspect(self, _name: str) -> Any:
+            return answer
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_faces, "DockerApi", Api)
+        seen = _faces._engine(["npu"], OPTIONS, Deadline(5))
+    assert set(seen.engine) == set(_containers.no_engine(None))
+    json.dumps(seen)
