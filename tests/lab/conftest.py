@@ -1,180 +1,22 @@
 # Copyright (c) 2026 vllm_ascend.pd_serving contributors
 # SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
-"""Simulated hosts on loopback for tests of the lab's engine: a file tree for each, engines as processes."""
+"""Makes the engine's packages importable and gives each test its own hosts."""
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import socket
-import subprocess
 import sys
-import tarfile
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-REPO = Path(__file__).resolve().parents[2]
-ENGINE = REPO / "lab" / "engine"
-# config.json of DeepSeek-V3.2, reduced to what sizes depend on
-SPARSE_MODEL = {
-    "architectures": ["DeepseekV32ForCausalLM"], "model_type": "deepseek_v32", "hidden_size": 7168,
-    "num_hidden_layers": 61, "num_nextn_predict_layers": 1, "num_attention_heads": 128, "num_key_value_heads": 128,
-    "kv_lora_rank": 512, "qk_rope_head_dim": 64, "index_topk": 2048, "index_head_dim": 128, "n_routed_experts": 256,
-    "max_position_embeddings": 163840,
-}  # fmt: skip
-WEIGHTS = 690_000_000_000
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "lab" / "engine"))
 
-
-class Host:
-    """One simulated A3 host: its own root folder and its own loopback address."""
-
-    def __init__(self, folder: Path, number: int) -> None:
-        self.root, self.address = folder, f"127.0.0.{number}"
-        for node in [*(f"davinci{chip}" for chip in range(16)), "davinci_manager", "devmm_svm", "hisi_hdc"]:
-            self.write(f"dev/{node}", "")
-        self.write("etc/hccn.conf", "address_0=192.0.2.200\n")
-        self.write("etc/ascend_install.info", "Driver_Install_Path_Param=/usr/local/Ascend\n")
-        self.write("usr/local/Ascend/driver/version.info", "Version=25.5.1\nInnerversion=V100R001C23\n")
-        self.write("usr/local/Ascend/driver/lib64/libascend_hal.so", "")
-        self.write("proc/meminfo", f"MemTotal: {1536 << 20} kB\nMemAvailable: {1400 << 20} kB\n")
-        self.write("proc/cpuinfo", "Features\t: fp asimd sve bf16\n")
-        (folder / "dev" / "shm").mkdir(exist_ok=True)
-        self.write("etc/lab-engine.json", json.dumps({"weights_seconds": 0.1, "pool_seconds": 0, "handshake_seconds": 4}))
-        library = folder / "memfabric_hybrid" / "lib64"
-        self.write("memfabric_hybrid/lib64/libmf_hybm_accoffload.so", "code")
-        clang = folder / "bin" / "clang++"
-        self.write("bin/clang++", f'#!/bin/sh\necho "{folder}/clang"\n')
-        clang.chmod(0o755)
-        self.write("clang/include/omp.h", "")
-        for module in ("memfabric_hybrid", "memcache_hybrid", "mooncake"):
-            self.write(f"modules/{module}/__init__.py", "")
-        self.env = {
-            "PATH": f"{folder}/bin:{os.environ['PATH']}", "LAB_ENGINE_ROOT": str(folder),
-            "PYTHONPATH": f"{ENGINE}:{folder}/modules", "VLLM_HOST_IP": self.address, "HCCL_IF_IP": self.address,
-            "LD_LIBRARY_PATH": "/usr/local/Ascend/ascend-toolkit/latest/lib64:/usr/local/Ascend/nnal/atb/latest/lib:"
-            f"{library}:/usr/local/memcache_hybrid/latest/lib64",
-            "MEMFABRIC_HYBRID_EXTEND_LIB_PATH": str(library), "PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "1",
-        }  # fmt: skip
-
-    def write(self, path: str, text: str) -> Path:
-        target = self.root / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
-        return target
-
-
-class Process:
-    """A started process with its log."""
-
-    def __init__(self, argv: list[str], env: dict[str, str], log: Path, cwd: Path) -> None:
-        self.log = log
-        with log.open("wb") as stream:
-            self.popen = subprocess.Popen(argv, env=env, stdout=stream, stderr=subprocess.STDOUT, cwd=cwd)
-
-    def text(self) -> str:
-        return self.log.read_text(encoding="utf-8", errors="replace")
-
-    def ended(self, seconds: float = 20) -> int:
-        """Exit code of a process that is expected to end."""
-        return self.popen.wait(seconds)
-
-    def until(self, text: str, seconds: float = 20) -> None:
-        """Wait for a line in the log."""
-        deadline = time.monotonic() + seconds
-        while text not in self.text():
-            assert self.popen.poll() is None, f"ended with {self.popen.returncode}:\n{self.text()}"
-            assert time.monotonic() < deadline, f"no {text!r} in:\n{self.text()}"
-            time.sleep(0.05)
-
-    def stop(self) -> int:
-        self.popen.terminate()
-        return self.popen.wait(10)
+from tests.lab.harness import Lab
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Callable[[int], Host]:
-    return lambda number: Host(tmp_path / f"host{number}", number)
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> Callable[..., Path]:
-    def make(name: str = "DeepSeek-V3.2-W8A8", base: dict[str, Any] = SPARSE_MODEL, **changes: Any) -> Path:
-        folder = tmp_path / name
-        folder.mkdir(exist_ok=True)
-        config = {key: value for key, value in {**base, **changes}.items() if value is not None}
-        (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
-        shards = [f"model-{number:05d}-of-00003.safetensors" for number in (1, 2, 3)]
-        for shard in shards:
-            (folder / shard).touch()
-        index = {"metadata": {"total_size": WEIGHTS}, "weight_map": {str(place): shard for place, shard in enumerate(shards)}}
-        (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
-        (folder / "quant_model_description.json").write_text("{}", encoding="utf-8")
-        return folder
-
-    return make
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Iterator[Callable[..., Process]]:
-    """Start `vllm serve` (or another program) on a host; everything started ends with the test."""
-    started: list[Process] = []
-
-    def start(where: Host, *arguments: str, env: dict[str, str | None] | None = None, program: list[str] | None = None) -> Process:
-        argv = [*(program or [sys.executable, "-m", "vllm.cli", "serve"]), *arguments]
-        merged = {key: value for key, value in {**where.env, **(env or {})}.items() if value is not None}
-        process = Process(argv, merged, tmp_path / f"log{len(started)}.txt", tmp_path)
-        started.append(process)
-        return process
-
-    yield start
-    for process in started:
-        if process.popen.poll() is None:
-            process.popen.kill()
-            process.popen.wait()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def call(url: str, body: Any = None, timeout: float = 15, headers: dict[str, str] | None = None) -> tuple[int, bytes]:
-    """GET, or POST of JSON; status and body, also of errors."""
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data, {"Content-Type": "application/json", **(headers or {})})
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with opener.open(request, timeout=timeout) as answer:
-            return answer.status, answer.read()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read()
-
-
-@pytest.fixture(scope="session")
-def upstream(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The unpacked source distribution of a vllm-ascend release, for its real proxies."""
-
-    def fetch(version: str) -> Path:
-        name = f"vllm_ascend-{version}"
-        cache = REPO / ".cache" / "sdist"
-        archive = next((path for path in REPO.glob(f".*/**/{name}.tar.gz")), cache / f"{name}.tar.gz")
-        if not archive.is_file():
-            tool = shutil.which("unearth", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-            if tool is None:
-                pytest.skip("unearth is not installed: upstream's proxies cannot be fetched")
-            cache.mkdir(parents=True, exist_ok=True)
-            subprocess.run([tool, f"vllm-ascend=={version}", "--no-binary", "--download", str(cache)], check=True, capture_output=True)
-        target = tmp_path_factory.mktemp(name)
-        with tarfile.open(archive) as content:
-            content.extractall(target, filter="data")
-        return target / name
-
-    return fetch
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    hosts = Lab(tmp_path)
+    yield hosts
+    hosts.close()

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import REPO
-
 from vllm import arguments
+
+from tests.lab.harness import REPO
 
 
 def parse(*argv: str) -> object:
@@ -24,10 +24,10 @@ def parse(*argv: str) -> object:
         (["--max-model-len", "128k"], "max_model_len", 128_000),
         (["--max-model-len", "128K"], "max_model_len", 131_072),
         (["--max-model-len", "auto"], "max_model_len", -1),
-        (["--compilation_config", '{"cudagraph_mode": "FULL_DECODE_ONLY"}'], "compilation_config", {"cudagraph_mode": "FULL_DECODE_ONLY"}),
+        (["--compilation_config", '{"cudagraph_mode": "NONE"}'], "compilation_config", {"cudagraph_mode": "NONE"}),
         (["--no-enable-prefix-caching"], "enable_prefix_caching", False),
         (["--enable-prefix-caching"], "enable_prefix_caching", True),
-        (["--additional-config.sparse_kv_offload_config.enabled", "true"], "additional_config", {"sparse_kv_offload_config": {"enabled": True}}),
+        (["--additional-config.one.two", "true"], "additional_config", {"one": {"two": True}}),
         (["--kv-transfer-config", "None"], "kv_transfer_config", None),
         (["-tp", "16"], "tensor_parallel_size", 16),
         (["--tensor-parallel-size=8"], "tensor_parallel_size", 8),
@@ -100,9 +100,10 @@ def test_config_file_must_be_two_arguments_and_yaml(tmp_path: Path) -> None:
 def test_versions_have_their_own_options() -> None:
     lists = {}
     for version in ("0.22.1", "0.26.0"):
-        data = json.loads((REPO / "plugins/plugin_utils/data" / f"vllm-serve-{version}.json").read_text(encoding="utf-8"))
+        data = json.loads(
+            (REPO / "plugins/plugin_utils/data" / f"vllm-serve-{version}.json").read_text(encoding="utf-8")
+        )
         lists[version] = {flag for option in data["options"] for flag in option.get("flags", [])}
     assert len(lists["0.22.1"]) < len(lists["0.26.0"])
     only_new = next(iter(sorted(lists["0.26.0"] - lists["0.22.1"])))
     assert only_new not in lists["0.22.1"]
-

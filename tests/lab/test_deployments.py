@@ -5,39 +5,41 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
+from typing import Any
 
 import pytest
-from conftest import Host, Process, call, free_port
-
 from vllm.api_server import tokenize
 from vllm.engine import digest
 
+from tests.lab.harness import Lab, call, free_port
+from tests.lab.test_sparse_pd import READY
 
-def arguments(model: Path, *more: str, tensor: int = 8) -> list[str]:
-    return [str(model), "--host", "127.0.0.1", "--tensor-parallel-size", str(tensor), "--enable-expert-parallel",
-            "--served-model-name", "m", "--max-model-len", "8192", "--gpu-memory-utilization", "0.9", *more]  # fmt: skip
+COMMON: dict[str, Any] = {
+    "tensor_parallel_size": 8,
+    "enable_expert_parallel": True,
+    "served_model_name": "m",
+    "max_model_len": 8192,
+}
 
 
-def data_parallel(address: str, size: int, port: int, *more: str) -> list[str]:
-    return ["--data-parallel-size", str(size), "--data-parallel-address", address, "--data-parallel-rpc-port", str(port), *more]
+def data_parallel(address: str, size: int, rpc: int, **more: Any) -> dict[str, Any]:
+    shared = {"data_parallel_size": size, "data_parallel_address": address, "data_parallel_rpc_port": rpc}
+    return {**COMMON, **shared, **more}
 
 
 def complete(port: int, prompt: str) -> str:
-    status, body = call(f"http://127.0.0.1:{port}/v1/completions", {"model": "m", "prompt": prompt, "max_tokens": 2})
-    assert status == 200, body
-    return str(json.loads(body)["choices"][0]["text"].split()[0])
+    body = {"model": "m", "prompt": prompt, "max_tokens": 2}
+    status, answer = call(f"http://127.0.0.1:{port}/v1/completions", body)
+    assert status == 200, answer
+    return str(json.loads(answer)["choices"][0]["text"].split()[0])
 
 
-def test_internal_data_parallelism_over_two_hosts(
-    run: Callable[..., Process], host: Callable[[int], Host], model: Callable[..., Path]
-) -> None:
-    hosts, folder, rpc, port = (host(2), host(3)), model(), free_port(), free_port()
-    shared = data_parallel(hosts[0].address, 4, rpc, "--data-parallel-size-local", "2")
-    head = run(hosts[0], *arguments(folder, *shared, "--port", str(port)))
-    tail = run(hosts[1], *arguments(folder, *shared, "--data-parallel-start-rank", "2", "--headless"))
-    head.until("Application startup complete")
+def test_internal_data_parallelism_over_two_hosts(lab: Lab) -> None:
+    hosts, port = (lab.host(2), lab.host(3)), free_port()
+    shared = data_parallel(hosts[0].address, 4, free_port(), data_parallel_size_local=2)
+    head = lab.serve(hosts[0], lab.model(), **shared, port=port)
+    tail = lab.serve(hosts[1], lab.model(), **shared, data_parallel_start_rank=2, headless=True)
+    head.until(READY)
     tail.until("init engine")
     for turn in range(4):  # all four replicas, two of them on the headless host
         assert complete(port, f"prompt {turn}") == digest(tokenize(f"prompt {turn}"))
@@ -45,55 +47,53 @@ def test_internal_data_parallelism_over_two_hosts(
     assert head.ended() == 1, "the front end ends with one of its engines"
 
 
-def test_external_data_parallelism_on_one_host(
-    run: Callable[..., Process], host: Callable[[int], Host], model: Callable[..., Path]
-) -> None:
-    where, folder, rpc, ports = host(2), model(), free_port(), [free_port(), free_port()]
-    engines = [
-        run(where, *arguments(folder, *data_parallel(where.address, 2, rpc, "--data-parallel-rank", str(rank)), "--port", str(port)),
-            env={"ASCEND_RT_VISIBLE_DEVICES": ",".join(map(str, range(rank * 8, rank * 8 + 8)))})
-        for rank, port in enumerate(ports)
-    ]  # fmt: skip
+def test_external_data_parallelism_on_one_host(lab: Lab) -> None:
+    where, rpc, ports = lab.host(2), free_port(), (free_port(), free_port())
+    engines = []
+    for rank, port in enumerate(ports):
+        where.env["ASCEND_RT_VISIBLE_DEVICES"] = ",".join(map(str, range(rank * 8, rank * 8 + 8)))
+        options = data_parallel(where.address, 2, rpc, data_parallel_rank=rank, port=port)
+        engines.append(lab.serve(where, lab.model(), **options))
     for engine, port in zip(engines, ports, strict=True):
-        engine.until("Application startup complete")
+        engine.until(READY)
         assert complete(port, "x") == digest(tokenize("x"))
-    assert [engine.stop() for engine in engines] == [0, 1] or engines[1].popen.returncode in (0, 1)
+    assert engines[0].stop() == 0
+    assert engines[1].ended() == 1, "a rank ends with rank 0, which coordinates them"
+
+
+LOCAL = {"data_parallel_size_local": 1}
+SECOND = {**LOCAL, "data_parallel_start_rank": 1}
+FOLLOWER = {**SECOND, "headless": True}
 
 
 @pytest.mark.parametrize(
     ("first", "second", "text"),
     [
-        (["--data-parallel-size-local", "1"], None, "data parallel ranks [1] did not come"),
-        (None, ["--data-parallel-size-local", "1", "--data-parallel-start-rank", "1", "--headless"],
-         "Did not receive response from front-end process"),
-        (["--data-parallel-size-local", "1"], ["--data-parallel-size-local", "1", "--data-parallel-start-rank", "1"],
-         "Remote engine 1 must use --headless"),
-        (["--data-parallel-size-local", "1"],
-         ["--data-parallel-size-local", "1", "--data-parallel-start-rank", "1", "--headless", "--decode-context-parallel-size", "8"],
-         "Configuration mismatch detected for engine 1"),
-        (["--data-parallel-rank", "0"], ["--data-parallel-size-local", "1", "--data-parallel-start-rank", "1", "--headless"],
-         "Remote engine 1 must not use --headless"),
+        (LOCAL, None, "data parallel ranks [1] did not come"),
+        (None, FOLLOWER, "Did not receive response from front-end process"),
+        (LOCAL, SECOND, "Remote engine 1 must use --headless"),
+        (LOCAL, {**FOLLOWER, "decode_context_parallel_size": 8}, "Configuration mismatch detected for engine 1"),
+        ({"data_parallel_rank": 0}, FOLLOWER, "Remote engine 1 must not use --headless"),
     ],
-)  # fmt: skip
+)
 def test_data_parallel_peers_that_do_not_fit(
-    first: list[str] | None, second: list[str] | None, text: str,
-    run: Callable[..., Process], host: Callable[[int], Host], model: Callable[..., Path],
-) -> None:  # fmt: skip
-    hosts, folder, rpc = (host(2), host(3)), model(), free_port()
-    started = []
-    for where, more in zip(hosts, (first, second), strict=True):
-        if more is not None:
-            dense = data_parallel(hosts[0].address, 2, rpc, *more)
-            line = arguments(model("V3", index_topk=None), *dense, "--port", str(free_port()), tensor=16)
-            started.append(run(where, *line))
-    assert folder
+    first: dict[str, Any] | None, second: dict[str, Any] | None, text: str, lab: Lab
+) -> None:
+    hosts, rpc, model = (lab.host(2), lab.host(3)), free_port(), lab.model(index_topk=None)
+    started = [
+        lab.serve(where, model, **{**data_parallel(hosts[0].address, 2, rpc, port=free_port()), **more})
+        for where, more in zip(hosts, (first, second), strict=True)
+        if more is not None
+    ]
     assert [process.ended() for process in started] == [1] * len(started)
-    assert any(text in process.text() for process in started), "\n".join(process.text() for process in started)
+    logs = "\n".join(process.text() for process in started)
+    assert text in logs, logs
 
 
-def nodes(rank: int, address: str, port: int, *more: str, count: int = 2) -> list[str]:
-    return ["--nnodes", str(count), "--node-rank", str(rank), "--master-addr", address, "--master-port", str(port),
-            *(["--headless"] if rank else ["--port", str(free_port())]), *more]  # fmt: skip
+def node(rank: int, address: str, port: int) -> dict[str, Any]:
+    own = {"headless": True} if rank else {"port": free_port()}
+    shared = {"nnodes": 2, "node_rank": rank, "master_addr": address, "master_port": port}
+    return {**COMMON, "tensor_parallel_size": 32, **shared, **own}
 
 
 @pytest.mark.parametrize(
@@ -101,67 +101,53 @@ def nodes(rank: int, address: str, port: int, *more: str, count: int = 2) -> lis
     [
         ({}, None, "node ranks [1] did not join"),
         (None, {}, "The client socket has timed out"),
-        ({}, {"tensor": 16}, "Configuration mismatch detected"),
-        ({}, {"count": 3, "rank": 2}, "must be divisible by nnodes=3"),
-        ({}, {"rank": 0}, "node ranks [1] did not join"),
-        ({"address": "127.0.0.9"}, None, "cannot reach own master address|did not join"),
+        ({}, {"tensor_parallel_size": 16}, "Configuration mismatch detected"),
+        ({}, {"nnodes": 3}, "must be divisible by nnodes=3"),
+        ({}, {"node_rank": 2}, "node_rank=2 must be less than nnodes=2"),
+        ({}, {"node_rank": 0, "headless": None}, "node ranks [1] did not join"),
+        ({}, {"headless": None}, "start it with --headless"),
     ],
 )
-def test_nodes_that_do_not_fit(
-    head: dict[str, int] | None, tail: dict[str, int] | None, text: str,
-    run: Callable[..., Process], host: Callable[[int], Host], model: Callable[..., Path],
-) -> None:  # fmt: skip
-    hosts, folder, port = (host(2), host(3)), model(), free_port()
+def test_nodes_that_do_not_fit(head: dict[str, Any] | None, tail: dict[str, Any] | None, text: str, lab: Lab) -> None:
+    hosts, port = (lab.host(2), lab.host(3)), free_port()
     started = []
-    for where, rank, changes in ((hosts[0], 0, head), (hosts[1], 1, tail)):
-        if changes is None:
-            continue
-        address = str(changes.get("address", hosts[0].address))
-        more = nodes(changes.get("rank", rank), address, port, count=changes.get("count", 2))
-        started.append(run(where, *arguments(folder, *more, tensor=changes.get("tensor", 32))))
-    assert [process.ended() for process in started] == [1] * len(started)
+    for rank, changes in enumerate((head, tail)):
+        if changes is not None:
+            options = {"port": free_port(), **node(rank, hosts[0].address, port), **changes}
+            started.append(lab.serve(hosts[rank], lab.model(), **options))
+    codes = [process.ended() for process in started]
     logs = "\n".join(process.text() for process in started)
-    assert any(part in logs for part in text.split("|")), logs
-
-
-def test_node_rank_beyond_nnodes(run: Callable[..., Process], host: Callable[[int], Host], model: Callable[..., Path]) -> None:
-    engine = run(host(2), *arguments(model(), *nodes(2, "127.0.0.2", free_port()), tensor=32))
-    assert engine.ended() == 1
-    assert "node_rank=2 must be less than nnodes=2" in engine.text()
+    assert codes == [1] * len(started), logs
+    assert text in logs, logs
 
 
 @pytest.mark.parametrize(
     ("sizes", "text"),
     [
-        ({"prefill": {"dp_size": 1, "tp_size": 8}, "decode": {"dp_size": 1, "tp_size": 8}},
-         "KV transfer 'prefill' config has a conflicting tensor parallel size. Expected 16, but got 8."),
-        ({"prefill": {"dp_size": 2, "tp_size": 16}, "decode": {"dp_size": 1, "tp_size": 8}},
-         "KV transfer 'prefill' config has a conflicting data parallel size. Expected 1, but got 2."),
-        ({"prefill": {"dp_size": 1, "tp_size": 16}, "decode": {"dp_size": 1, "tp_size": 32}},
-         "prefill_tp_size: 16 must be greater than or equal to the decode_tp_size: 32"),
-        ({"prefill": {"dp_size": 1, "tp_size": 16}}, 'assert "tp_size" in decode'),
+        (((1, 8), (1, 8)), "'prefill' config has a conflicting tensor parallel size. Expected 16, but got 8."),
+        (((2, 16), (1, 8)), "'prefill' config has a conflicting data parallel size. Expected 1, but got 2."),
+        (((1, 16), (1, 32)), "prefill_tp_size: 16 must be greater than or equal to the decode_tp_size: 32"),
+        (((1, 16),), 'assert "tp_size" in decode'),
     ],
-)  # fmt: skip
-def test_sizes_told_to_the_connector_must_be_true(
-    sizes: dict[str, object], text: str, run: Callable[..., Process], host: Callable[[int], Host], model: Callable[..., Path]
-) -> None:
-    transfer = {"kv_connector": "MooncakeConnectorV1", "kv_role": "kv_producer", "kv_port": 36000, "kv_connector_extra_config": sizes}
-    engine = run(host(2), *arguments(model(), "--kv-transfer-config", json.dumps(transfer), "--port", str(free_port()), tensor=16))
+)
+def test_sizes_told_to_the_connector_must_be_true(sizes: tuple[tuple[int, int], ...], text: str, lab: Lab) -> None:
+    told = [{"dp_size": data, "tp_size": tensor} for data, tensor in sizes]
+    extra = dict(zip(("prefill", "decode"), told, strict=False))
+    engine = lab.serve(lab.host(2), lab.model(), **mooncake(36000, extra))
     assert engine.ended() == 1
     assert text in engine.text(), engine.text()
 
 
-def test_a_control_port_in_mooncakes_band_can_be_taken_by_the_transfer_engine(
-    run: Callable[..., Process], host: Callable[[int], Host], model: Callable[..., Path]
-) -> None:
-    where = host(2)
+def mooncake(port: int, extra: dict[str, Any]) -> dict[str, Any]:
+    base = {"kv_connector": "MooncakeConnectorV1", "kv_role": "kv_producer"}
+    transfer = {**base, "kv_port": port, "kv_connector_extra_config": extra}
+    return {**COMMON, "tensor_parallel_size": 16, "port": free_port(), "kv_transfer_config": transfer}
+
+
+def test_a_control_port_in_mooncakes_band_can_be_taken_by_the_transfer_engine(lab: Lab) -> None:
+    where, size = lab.host(2), {"dp_size": 1, "tp_size": 16}
     where.write("etc/lab-engine.json", '{"weights_seconds": 0.1, "mooncake_ports": "worst"}')
-    sizes = {"prefill": {"dp_size": 1, "tp_size": 16}, "decode": {"dp_size": 1, "tp_size": 16}}
-    for port, works in ((30000, False), (36000, True)):
-        transfer = {"kv_connector": "MooncakeConnectorV1", "kv_role": "kv_producer", "kv_port": port, "kv_connector_extra_config": sizes}
-        engine = run(where, *arguments(model(), "--kv-transfer-config", json.dumps(transfer), "--port", str(free_port()), tensor=16))
-        if works:
-            engine.until("Application startup complete")
-        else:
-            assert engine.ended() == 1
-            assert "Address already in use" in engine.text()
+    inside = lab.serve(where, lab.model(), **mooncake(30000, {"prefill": size, "decode": size}))
+    assert inside.ended() == 1
+    assert "Address already in use" in inside.text()
+    lab.serve(where, lab.model(), **mooncake(36000, {"prefill": size, "decode": size})).until(READY)

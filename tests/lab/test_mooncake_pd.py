@@ -1,26 +1,25 @@
 # Copyright (c) 2026 vllm_ascend.pd_serving contributors
 # SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
-"""Guide 2 on loopback: context-parallel prefill over two nodes, plain decode, upstream's non-layerwise proxy."""
+"""Guide 2 and guide 1's Mooncake baseline on loopback, with upstream's own proxies."""
 
 from __future__ import annotations
 
 import json
 import shutil
-import sys
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from conftest import ENGINE, SPARSE_MODEL, Host, Process, call, free_port
-
 from vllm.api_server import tokenize
 from vllm.engine import digest
+
+from tests.lab.harness import ENGINE, SPARSE_MODEL, Lab, call, free_port
+from tests.lab.test_sparse_pd import READY
 
 MLA_MODEL = {key: value for key, value in SPARSE_MODEL.items() if not key.startswith("index")} | {
     "architectures": ["DeepseekV3ForCausalLM"],
     "model_type": "deepseek_v3",
 }
-SIZES = {"prefill": {"dp_size": 1, "tp_size": 16}, "decode": {"dp_size": 1, "tp_size": 16}}
 
 
 @pytest.fixture
@@ -35,94 +34,89 @@ def older(tmp_path: Path) -> str:
     return str(tree)
 
 
-def arguments(model: Path, port: int, role: str, kv_port: int, *more: str, name: str = "MooncakeConnectorV1") -> list[str]:
-    transfer = {"kv_connector": name, "kv_role": role, "kv_port": str(kv_port), "kv_connector_extra_config": SIZES}
-    return [
-        str(model), "--host", "0.0.0.0", "--port", str(port), "--tensor-parallel-size", "16", "--enable-expert-parallel",
-        "--quantization", "ascend", "--served-model-name", "deepseek_v3", "--max-model-len", "136000",
-        "--no-enable-prefix-caching", "--block-size", "128", "--trust-remote-code", "--kv-transfer-config",
-        json.dumps(transfer), *more,
-    ]  # fmt: skip
+def engine(name: str, role: str, kv_port: int, decode: tuple[int, int] = (1, 16), **options: Any) -> dict[str, Any]:
+    """Options of one engine; decode is its data and tensor parallel size."""
+    sizes = {"prefill": {"dp_size": 1, "tp_size": 16}, "decode": {"dp_size": decode[0], "tp_size": decode[1]}}
+    transfer = {"kv_connector": name, "kv_role": role, "kv_port": str(kv_port), "kv_connector_extra_config": sizes}
+    common = {
+        "tensor_parallel_size": 16,
+        "enable_expert_parallel": True,
+        "quantization": "ascend",
+        "served_model_name": "deepseek_v3",
+        "max_model_len": 136000,
+        "no_enable_prefix_caching": True,
+        "block_size": 128,
+    }
+    return {**common, "kv_transfer_config": transfer, **options}
 
 
-def prefill_arguments(model: Path, port: int, rank: int, master: str, master_port: int, pcp: int = 2) -> list[str]:
-    return arguments(
-        model, port, "kv_producer", 36000, "--prefill-context-parallel-size", str(pcp), "--decode-context-parallel-size",
-        "8", "--cp-kv-cache-interleave-size", "128", "--enforce-eager", "--no-enable-chunked-prefill",
-        "--max-num-batched-tokens", "136000", "--max-num-seqs", "1", "--gpu-memory-utilization", "0.8", "--nnodes", "2",
-        "--node-rank", str(rank), "--master-addr", master, "--master-port", str(master_port),
-        *(["--headless"] if rank else []),
-    )  # fmt: skip
+def complete(url: str, prompt: str) -> tuple[int, str]:
+    """Status and first word of an answer."""
+    body = {"model": "deepseek_v3", "prompt": prompt, "max_tokens": 4}
+    status, answer = call(f"{url}/v1/completions", body)
+    return status, json.loads(answer)["choices"][0]["text"].split()[0] if status == 200 else ""
 
 
-def test_prefill_over_two_nodes_and_decode_through_the_real_proxy(
-    run: Callable[..., Process],
-    host: Callable[[int], Host],
-    model: Callable[..., Path],
-    upstream: Callable[[str], Path],
-    older: str,
-) -> None:
-    pytest.importorskip("uvicorn")
-    hosts = host(2), host(3), host(4)
-    folder, master, ports = model("DeepSeek-V3.1", MLA_MODEL), free_port(), (free_port(), free_port())
-    tree = [{"PYTHONPATH": f"{older}:{each.root}/modules"} for each in hosts]
-    head = run(hosts[0], *prefill_arguments(folder, ports[0], 0, hosts[0].address, master), env=tree[0])
-    tail = run(hosts[1], *prefill_arguments(folder, ports[0], 1, hosts[0].address, master), env=tree[1])
-    recompute = '{"recompute_scheduler_enable": true}'
-    decode = run(
-        hosts[2],
-        *arguments(folder, ports[1], "kv_consumer", 36200, "--additional-config", recompute, "--max-num-batched-tokens", "128",
-                   "--max-num-seqs", "4", "--gpu-memory-utilization", "0.96"),
-        env=tree[2],
-    )  # fmt: skip
-    for process in (head, decode):
-        process.until("Application startup complete")
+def test_prefill_over_two_nodes_and_decode_through_the_real_proxy(lab: Lab, older: str) -> None:
+    hosts, ports, prompt = (lab.host(2), lab.host(3), lab.host(4)), (free_port(), free_port()), "in two halves " * 50
+    for where in hosts:
+        where.env["PYTHONPATH"] = f"{older}:{where.root}/modules"
+    master = {"nnodes": 2, "master_addr": hosts[0].address, "master_port": free_port()}
+    wide = engine(
+        "MooncakeConnectorV1",
+        "kv_producer",
+        36000,
+        prefill_context_parallel_size=2,
+        decode_context_parallel_size=8,
+        cp_kv_cache_interleave_size=128,
+        enforce_eager=True,
+        no_enable_chunked_prefill=True,
+        max_num_batched_tokens=136000,
+        max_num_seqs=1,
+        gpu_memory_utilization=0.8,
+        **master,
+    )
+    head = lab.serve(hosts[0], lab.model(MLA_MODEL), **wide, node_rank=0, port=ports[0])
+    tail = lab.serve(hosts[1], lab.model(MLA_MODEL), **wide, node_rank=1, headless=True)
+    recompute = {"recompute_scheduler_enable": True}
+    narrow = engine(
+        "MooncakeConnectorV1", "kv_consumer", 36200, additional_config=recompute, max_num_batched_tokens=128
+    )
+    decode = lab.serve(hosts[2], lab.model(MLA_MODEL), **narrow, port=ports[1], max_num_seqs=4)
+    head.until(READY)
+    decode.until(READY)
     tail.until("init engine")
-    port = free_port()
-    script = upstream("0.22.1rc1") / "examples" / "disaggregated_prefill_v1" / "load_balance_proxy_server_example.py"
-    proxy = run(
-        hosts[0], "--port", str(port), "--host", "127.0.0.1", "--prefiller-hosts", "127.0.0.1", "--prefiller-ports",
-        str(ports[0]), "--decoder-hosts", "127.0.0.1", "--decoder-ports", str(ports[1]),
-        program=[sys.executable, str(script)], env={"PYTHONPATH": str(ENGINE)},
-    )  # fmt: skip
-    proxy.until("Application startup complete")
-    prompt = "long sequences in two halves " * 50
-    status, body = call(f"http://127.0.0.1:{port}/v1/completions", {"model": "deepseek_v3", "prompt": prompt, "max_tokens": 4})
-    assert status == 200
-    assert json.loads(body)["choices"][0]["text"].split()[0] == digest(tokenize(prompt))
-    assert call(f"http://127.0.0.1:{ports[0]}/reset_prefix_cache", {})[0] == 200
+    url = lab.proxy(hosts[0], "0.22.1rc1", "server_example", *ports)
+    assert complete(url, prompt) == (200, digest(tokenize(prompt)))
+    assert call(f"{url}/reset_prefix_cache", {})[0] == 200
     tail.popen.kill()
     assert head.ended() == 1, "a head without its workers must end"
     assert decode.stop() == 0
-    status, body = call(f"http://127.0.0.1:{port}/v1/completions", {"model": "deepseek_v3", "prompt": prompt, "max_tokens": 4})
-    assert status == 500, "the proxy cannot prefill any more"
+    assert complete(url, prompt)[0] == 500, "the proxy cannot prefill any more"
 
 
-def test_layerwise_push_with_unequal_tensor_parallel_sizes(
-    run: Callable[..., Process], host: Callable[[int], Host], model: Callable[..., Path], upstream: Callable[[str], Path]
-) -> None:
-    pytest.importorskip("uvicorn")
-    hosts, folder, ports = (host(2), host(3)), model("DeepSeek-V3.1", MLA_MODEL), (free_port(), free_port())
-    sizes = {"prefill": {"dp_size": 1, "tp_size": 16}, "decode": {"dp_size": 2, "tp_size": 8}}
-    lines = [arguments(folder, ports[0], "kv_producer", 36000, "--enforce-eager", name="MooncakeLayerwiseConnector"),
-             arguments(folder, ports[1], "kv_consumer", 36100, "--data-parallel-size", "2", name="MooncakeLayerwiseConnector")]  # fmt: skip
-    for line in lines:
-        place = line.index("--kv-transfer-config") + 1
-        line[place] = json.dumps({**json.loads(line[place]), "kv_connector_extra_config": sizes})
-    lines[1][lines[1].index("--tensor-parallel-size") + 1] = "8"
-    started = [run(each, *line) for each, line in zip(hosts, lines, strict=True)]
-    for process in started:
-        process.until("Application startup complete")
-    port = free_port()
-    script = upstream("0.26.0rc1") / "examples" / "disaggregated_prefill_v1" / "load_balance_proxy_layerwise_server_example.py"
-    proxy = run(
-        hosts[0], "--host", "127.0.0.1", "--port", str(port), "--prefiller-hosts", "127.0.0.1", "--prefiller-ports",
-        str(ports[0]), "--decoder-hosts", "127.0.0.1", "--decoder-ports", str(ports[1]),
-        program=[sys.executable, str(script)], env={"PYTHONPATH": str(ENGINE)},
-    )  # fmt: skip
-    proxy.until("Application startup complete")
+def test_layerwise_push_to_two_replicas_of_half_the_size(lab: Lab) -> None:
+    hosts, ports, name = (lab.host(2), lab.host(3)), (free_port(), free_port()), "MooncakeLayerwiseConnector"
+    wide = engine(name, "kv_producer", 36000, (2, 8), enforce_eager=True, port=ports[0])
+    narrow = engine(name, "kv_consumer", 36100, (2, 8), tensor_parallel_size=8, data_parallel_size=2, port=ports[1])
+    for where, options in zip(hosts, (wide, narrow), strict=True):
+        lab.serve(where, lab.model(MLA_MODEL), **options)
+    for process in lab.started:
+        process.until(READY)
+    url = lab.proxy(hosts[0], "0.26.0rc1", "layerwise_server_example", *ports)
     for turn in range(2):  # one request per replica of decode
         prompt = f"request {turn} " * 20
-        status, body = call(f"http://127.0.0.1:{port}/v1/completions", {"model": "deepseek_v3", "prompt": prompt, "max_tokens": 3})
-        assert status == 200
-        assert json.loads(body)["choices"][0]["text"].split()[0] == digest(tokenize(prompt))
+        assert complete(url, prompt) == (200, digest(tokenize(prompt)))
+
+
+def test_releases_differ(lab: Lab, older: str) -> None:
+    """0.22.1rc1 knows no sparse offload; 0.26.0rc1 takes no prefill context parallelism."""
+    where = lab.host(2)
+    where.env["PYTHONPATH"] = f"{older}:{where.root}/modules"
+    unknown = lab.serve(where, lab.model(), **engine("SfaRemoteD2HConnector", "kv_producer", 36000, port=free_port()))
+    assert unknown.ended() == 1
+    assert "Unsupported connector type: SfaRemoteD2HConnector" in unknown.text()
+    options = engine("MooncakeConnectorV1", "kv_producer", 36000, port=free_port(), prefill_context_parallel_size=2)
+    refused = lab.serve(lab.host(3), lab.model(MLA_MODEL), **options)
+    assert refused.ended() == 1
+    assert "PCP (Prefill Context Parallelism) is not supported by vLLM Ascend" in refused.text()

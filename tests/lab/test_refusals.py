@@ -12,24 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ENGINE, Host, Process, call, free_port
-from test_sparse_pd import decode_arguments, prefill_arguments
+
+from tests.lab.harness import ENGINE, Host, Lab, Process, call, free_port
+from tests.lab.test_sparse_pd import READY, decode, prefill
 
 LOADED = "Loading weights took"
 Change = Callable[[Host], Any]
-
-
-def replaced(arguments: list[str], **options: str | None) -> list[str]:
-    """Arguments with options set, or removed where None."""
-    result = list(arguments)
-    for name, value in options.items():
-        flag = "--" + name.replace("_", "-")
-        if flag in result:
-            place = result.index(flag)
-            del result[place : place + 2]
-        if value is not None:
-            result += [flag, value]
-    return result
 
 
 def remove(*paths: str) -> Change:
@@ -84,11 +72,14 @@ def refused(process: Process, text: str, loaded: bool) -> None:
     ],
 )  # fmt: skip
 def test_sparse_decode_on_a_host_that_lacks_something(
-    change: Change, text: str, loaded: bool, run: Callable[..., Process], host: Callable[[int], Host], model: Callable[..., Path]
+    change: Change,
+    text: str,
+    loaded: bool,
+    lab: Lab,
 ) -> None:
-    where = host(2)
+    where = lab.host(2)
     change(where)
-    refused(run(where, *decode_arguments(model(), free_port())), text, loaded)
+    refused(lab.serve(where, lab.model(), **decode(free_port())), text, loaded)
 
 
 @pytest.mark.parametrize(
@@ -97,23 +88,23 @@ def test_sparse_decode_on_a_host_that_lacks_something(
         ({"topk_buffer_size": 0}, {}, "topk_buffer_size must be positive", False),
         ({"topk_buffer_size": 1024}, {}, "must be >= topk, got topk_buffer_size=1024, topk=2048", False),
         ({"topk_buffer_size": 4000}, {}, "must be divisible by block_size, got 4000 and 128", True),
-        ({"dram_size_per_dp_gb": 512, "dram_size_per_dp_GB": 30}, {}, "is larger than user specified dram size (30 GB)", True),
+        ({"dram_size_per_dp_gb": 512, "dram_size_per_dp_GB": 30}, {}, "than user specified dram size (30 GB)", True),
         ({"enabled": False}, {}, "consumer (D) must run with sparse_kv_offload_config.enabled=true", True),
-        ({}, {"decode_context_parallel_size": "16", "cp_kv_cache_interleave_size": "128"}, "don't support context parallel", False),
-        ({}, {"prefill_context_parallel_size": "2"}, "PCP (Prefill Context Parallelism) is not supported", False),
-        ({}, {"pipeline_parallel_size": "2"}, "don't support pipeline parallel", False),
+        ({}, {"decode_context_parallel_size": 16}, "don't support context parallel", False),
+        ({}, {"prefill_context_parallel_size": 2}, "PCP (Prefill Context Parallelism) is not supported", False),
+        ({}, {"pipeline_parallel_size": 2}, "don't support pipeline parallel", False),
         ({}, {"kv_transfer_config": None}, "can only be used in D node", False),
-        ({}, {"max_model_len": "200000"}, "greater than the derived max_model_len", False),
-        ({}, {"max_num_batched_tokens": "3"}, "must be greater than or equal to max_num_seqs", False),
-        ({}, {"kv_cache_memory_bytes": "900000000"}, "To serve at least one request", True),
-        ({}, {"kv_cache_memory_bytes": "90000000000"}, "NPU out of memory", True),
+        ({}, {"max_model_len": 200000}, "greater than the derived max_model_len", False),
+        ({}, {"max_num_batched_tokens": 3}, "must be greater than or equal to max_num_seqs", False),
+        ({}, {"kv_cache_memory_bytes": 900_000_000}, "To serve at least one request", True),
+        ({}, {"kv_cache_memory_bytes": 90_000_000_000}, "NPU out of memory", True),
     ],
-)  # fmt: skip
+)
 def test_sparse_decode_with_a_wrong_number(
-    offload: dict[str, object], options: dict[str, str | None], text: str, loaded: bool,
-    run: Callable[..., Process], host: Callable[[int], Host], model: Callable[..., Path],
-) -> None:  # fmt: skip
-    refused(run(host(2), *replaced(decode_arguments(model(), free_port(), offload), **options)), text, loaded)
+    offload: dict[str, Any], options: dict[str, Any], text: str, loaded: bool, lab: Lab
+) -> None:
+    engine = lab.serve(lab.host(2), lab.model(), **decode(free_port(), offload, **options))
+    refused(engine, text, loaded)
 
 
 @pytest.mark.parametrize(
@@ -130,9 +121,9 @@ def test_sparse_decode_with_a_wrong_number(
     ],
 )
 def test_sparse_decode_with_a_wrong_connector(
-    transfer: dict[str, object], text: str, loaded: bool, run: Callable[..., Process], host: Callable[[int], Host], model: Callable[..., Path]
+    transfer: dict[str, object], text: str, loaded: bool, lab: Lab
 ) -> None:  # fmt: skip
-    refused(run(host(2), *decode_arguments(model(), free_port(), **transfer)), text, loaded)
+    refused(lab.serve(lab.host(2), lab.model(), **decode(free_port(), transfer=transfer)), text, loaded)
 
 
 @pytest.mark.parametrize(
@@ -143,72 +134,78 @@ def test_sparse_decode_with_a_wrong_connector(
     ],
 )
 def test_sparse_decode_with_another_model(
-    changes: dict[str, object], text: str, run: Callable[..., Process], host: Callable[[int], Host], model: Callable[..., Path]
+    changes: dict[str, object],
+    text: str,
+    lab: Lab,
 ) -> None:
-    refused(run(host(2), *decode_arguments(model(**changes), free_port())), text, False)
+    refused(lab.serve(lab.host(2), lab.model(**changes), **decode(free_port())), text, False)
 
 
-def test_model_folder(run: Callable[..., Process], host: Callable[[int], Host], model: Callable[..., Path], tmp_path: Path) -> None:
-    nowhere = run(host(2), *decode_arguments(tmp_path / "Nope", free_port()))
+def test_model_folder(lab: Lab, tmp_path: Path) -> None:
+    nowhere = lab.serve(lab.host(2), tmp_path / "Nope", **decode(free_port()))
     refused(nowhere, "Invalid repository ID or local directory specified", False)
-    folder = model()
+    folder = lab.model()
     (folder / "model-00003-of-00003.safetensors").unlink()
-    missing = run(host(3), *decode_arguments(folder, free_port()))
+    missing = lab.serve(lab.host(3), folder, **decode(free_port()))
     refused(missing, "No such file or directory", False)
     assert "Loading safetensors checkpoint shards:  66% Completed | 2/3" in missing.text()
 
 
-@pytest.mark.parametrize(("port", "text"), [(20053, "SFAPD D-side read thread failed during startup"), (8500, "offload.initialize failed")])
-def test_taken_port(port: int, text: str, run: Callable[..., Process], host: Callable[[int], Host], model: Callable[..., Path]) -> None:
-    where = host(2)
+@pytest.mark.parametrize(
+    ("port", "text"), [(20053, "SFAPD D-side read thread failed during startup"), (8500, "offload.initialize failed")]
+)
+def test_taken_port(port: int, text: str, lab: Lab) -> None:
+    where = lab.host(2)
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         holder.bind(("127.0.0.1" if port == 8500 else where.address, port))
         holder.listen()
-        refused(run(where, *decode_arguments(model(), free_port())), text, True)
+        refused(lab.serve(where, lab.model(), **decode(free_port())), text, True)
 
 
-def test_taken_http_port_and_taken_chips(run: Callable[..., Process], host: Callable[[int], Host], model: Callable[..., Path]) -> None:
-    where, port = host(2), free_port()
-    first = run(where, *decode_arguments(model(), port))
-    first.until("Application startup complete")
-    refused(run(where, *prefill_arguments(model(), port)), "Address already in use", False)
-    refused(run(where, *prefill_arguments(model(), free_port())), "Free memory on device npu:0", False)
+def test_taken_http_port_and_taken_chips(lab: Lab) -> None:
+    where, port = lab.host(2), free_port()
+    first = lab.serve(where, lab.model(), **decode(port))
+    first.until(READY)
+    refused(lab.serve(where, lab.model(), **prefill(port)), "Address already in use", False)
+    refused(lab.serve(where, lab.model(), **prefill(free_port())), "Free memory on device npu:0", False)
     assert first.stop() == 0
 
 
-def test_renumbered_devices(run: Callable[..., Process], host: Callable[[int], Host], model: Callable[..., Path]) -> None:
+def test_renumbered_devices(lab: Lab) -> None:
     """A container that shows chips 8 to 15 counts them from 0, and HCCL's ports follow the physical ids."""
-    where = host(2)
+    where = lab.host(2)
     remove(*(f"dev/davinci{chip}" for chip in range(8)))(where)
     where.env |= {"ASCEND_RT_VISIBLE_DEVICES": "0,1,2,3,4,5,6,7", "HCCL_IF_BASE_PORT": "50000"}
-    engine = run(where, *replaced(prefill_arguments(model(), free_port()), tensor_parallel_size="8",
-                                  gpu_memory_utilization="0.99", max_model_len="4096"),
-                 )  # fmt: skip
+    options = prefill(free_port(), tensor_parallel_size=8, gpu_memory_utilization=0.99, max_model_len=4096)
+    engine = lab.serve(where, lab.model(), **options)
+    engine.until("Loading safetensors checkpoint shards")
+    with socket.socket() as taken, pytest.raises(OSError, match="in use"):
+        taken.bind((where.address, 50008))
+    with socket.socket() as free:
+        free.bind((where.address, 50007))
     assert engine.ended() == 1, "690 GB do not fit on eight chips"
     assert "No available memory" in engine.text()
-    with socket.socket() as free:
-        free.bind((where.address, 50008))
 
 
-def test_bounded_pool_of_newer_trees(run: Callable[..., Process], host: Callable[[int], Host], model: Callable[..., Path], tmp_path: Path) -> None:
+def test_bounded_pool_of_newer_trees(lab: Lab, tmp_path: Path) -> None:
     """With the newer rule a small pool caps the cache instead of ending the start."""
     tree = tmp_path / "tree"
     for package in ("vllm", "vllm_ascend"):
         shutil.copytree(ENGINE / package, tree / package)
     shutil.copytree(ENGINE / "overlays" / "bounded_pool", tree, dirs_exist_ok=True)
     shutil.copy(ENGINE.parents[1] / "plugins/plugin_utils/data/vllm-serve-0.26.0.json", tree / "vllm" / "data")
-    where = host(2)
+    where = lab.host(2)
     where.env["PYTHONPATH"] = f"{tree}:{where.root}/modules"
-    engine = run(where, *decode_arguments(model(), free_port(), {"dram_size_per_dp_GB": 30}))
-    engine.until("Application startup complete")
+    engine = lab.serve(where, lab.model(), **decode(free_port(), {"dram_size_per_dp_GB": 30}))
+    engine.until(READY)
     assert "caps the KV cache" in engine.text()
 
 
-def test_decode_dies_of_a_direct_completion(run: Callable[..., Process], host: Callable[[int], Host], model: Callable[..., Path]) -> None:
+def test_decode_dies_of_a_direct_completion(lab: Lab) -> None:
     port = free_port()
-    engine = run(host(2), *decode_arguments(model(), port))
-    engine.until("Application startup complete")
+    engine = lab.serve(lab.host(2), lab.model(), **decode(port))
+    engine.until(READY)
     url = f"http://127.0.0.1:{port}"
     assert call(f"{url}/health")[0] == 200
     assert json.loads(call(f"{url}/v1/models")[1])["data"][0]["id"] == "deepseek-v3.2"
@@ -220,21 +217,26 @@ def test_decode_dies_of_a_direct_completion(run: Callable[..., Process], host: C
     assert "a PD-disaggregated decode node only accepts decode requests" in engine.text()
 
 
-def test_unequal_tensor_parallel_sizes_show_at_the_first_request(
-    run: Callable[..., Process], host: Callable[[int], Host], model: Callable[..., Path]
-) -> None:
+def test_unequal_tensor_parallel_sizes_show_at_the_first_request(lab: Lab) -> None:
     port = free_port()
-    engine = run(host(2), *prefill_arguments(model(), port))
-    engine.until("Application startup complete")
-    params = {"do_remote_decode": True, "request_id": "cmpl-1-0", "remote_host": "127.0.0.3", "remote_port": 1, "remote_tp_size": 3}
-    assert call(f"http://127.0.0.1:{port}/v1/completions", {"prompt": "x", "max_tokens": 1, "kv_transfer_params": params})[0] == 500
+    engine = lab.serve(lab.host(2), lab.model(), **prefill(port))
+    engine.until(READY)
+    params = {
+        "do_remote_decode": True,
+        "request_id": "cmpl-1-0",
+        "remote_host": "127.0.0.3",
+        "remote_port": 1,
+        "remote_tp_size": 3,
+    }
+    body = {"prompt": "x", "max_tokens": 1, "kv_transfer_params": params}
+    assert call(f"http://127.0.0.1:{port}/v1/completions", body)[0] == 500
     assert engine.ended() == 1
     assert "got P=16, D=3" in engine.text()
 
 
-def test_api_key(run: Callable[..., Process], host: Callable[[int], Host], model: Callable[..., Path]) -> None:
+def test_api_key(lab: Lab) -> None:
     port = free_port()
-    run(host(2), *prefill_arguments(model(), port), "--api-key", "s3cret").until("Application startup complete")
+    lab.serve(lab.host(2), lab.model(), **prefill(port, api_key="s3cret")).until(READY)
     url = f"http://127.0.0.1:{port}/v1/models"
     assert call(url)[0] == 401
     assert call(url, headers={"Authorization": "Bearer s3cret"})[0] == 200

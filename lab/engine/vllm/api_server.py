@@ -124,8 +124,10 @@ class ApiServer:
             raise BadRequest(f"max_tokens must be at least 1, got {output}.", param="max_tokens")
         if len(tokens) + output > longest:
             raise BadRequest(
-                f"This model's maximum context length is {longest} tokens. However, you requested {output} output tokens and "
-                f"your prompt contains {len(tokens)} input tokens, for a total of {len(tokens) + output} tokens. Please reduce "
+                f"This model's maximum context length is {longest} tokens. However, you requested {output} "
+                "output tokens and "
+                f"your prompt contains {len(tokens)} input tokens, for a total of {len(tokens) + output} tokens. "
+                "Please reduce "
                 "the length of the input prompt or the number of requested output tokens.",
                 param="input_tokens",
             )

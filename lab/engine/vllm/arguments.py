@@ -23,7 +23,7 @@ from vllm.logger import init_logger
 logger = init_logger(__name__)
 
 _OPTIONS = f"vllm-serve-{__version__}.json"
-# Installed trees carry the list in the package; a checkout has it where the planner keeps it (data, not code, is shared).
+# Installed trees carry the list in the package; a checkout has it where the planner keeps it: data is shared, not code.
 _PLACES = (
     Path(__file__).parent / "data",
     *(parent / "plugins" / "plugin_utils" / "data" for parent in Path(__file__).parents[2:4]),
@@ -96,7 +96,8 @@ def _converter(option: dict[str, Any]) -> Callable[[str], Any] | None:
         return _optional(human_readable_int if dest in _OPTIONAL_INT else str)
     table: dict[Any, Callable[[str], Any]] = {
         "int": int, "float": float, "str": str, "loads": _json, "_parse_type": _json, "parse_dataclass": _mapping,
-        "union_dict_and_str": _mapping_or_text, "human_readable_int": human_readable_int, "human_readable_int_or_auto": _length,
+        "union_dict_and_str": _mapping_or_text, "human_readable_int": human_readable_int,
+        "human_readable_int_or_auto": _length,
     }  # fmt: skip
     return table.get(kind)
 
@@ -177,7 +178,8 @@ def _model_first(argv: list[str]) -> list[str]:
     for index, argument in enumerate(argv):
         if argument == "--model" or argument.startswith("--model="):
             logger.warning(
-                "With `vllm serve`, you should provide the model as a positional argument or in a config file instead of "
+                "With `vllm serve`, you should provide the model as a positional argument or in a config file "
+                "instead of "
                 "via the `--model` option. The `--model` option will be removed in a future version."
             )
             if argument == "--model":

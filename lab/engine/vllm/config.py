@@ -133,10 +133,14 @@ class ParallelConfig:
     def shape(self) -> dict[str, int | bool]:
         """What every process of one deployment must agree on."""
         return {
-            "tensor_parallel_size": self.tensor, "pipeline_parallel_size": self.pipeline, "data_parallel_size": self.data,
-            "prefill_context_parallel_size": self.prefill_context, "nnodes": self.nnodes,
-            "decode_context_parallel_size": self.decode_context, "enable_expert_parallel": self.expert,
-        }  # fmt: skip
+            "tensor_parallel_size": self.tensor,
+            "pipeline_parallel_size": self.pipeline,
+            "data_parallel_size": self.data,
+            "prefill_context_parallel_size": self.prefill_context,
+            "decode_context_parallel_size": self.decode_context,
+            "enable_expert_parallel": self.expert,
+            "nnodes": self.nnodes,
+        }
 
     @classmethod
     def of(cls, arguments: Namespace, model: ModelConfig) -> ParallelConfig:
@@ -156,7 +160,8 @@ class ParallelConfig:
                 local = max(total // nnodes // (pipeline * tensor), 1)
         if data > 1 and external and not model.is_moe and _version() >= (0, 26):
             raise ValueError(
-                "Non-MoE models do not support external data parallel mode. For external load balancing, launch independent "
+                "Non-MoE models do not support external data parallel mode. For external load balancing, launch "
+                "independent "
                 "vLLM instances without --data-parallel-* arguments."
             )
         if external:
@@ -175,11 +180,25 @@ class ParallelConfig:
         else:
             local, rank = data, 0
         self = cls(
-            tensor, pipeline, a.prefill_context_parallel_size or 1, a.decode_context_parallel_size or 1, data, local, rank,
-            external, hybrid, a.data_parallel_address or a.master_addr or "127.0.0.1", a.data_parallel_rpc_port or 29550,
-            nnodes, node_rank, a.master_addr or "127.0.0.1", a.master_port or 29501, bool(a.headless),
-            bool(a.enable_expert_parallel), a.cp_kv_cache_interleave_size or 1,
-        )  # fmt: skip
+            tensor=tensor,
+            pipeline=pipeline,
+            prefill_context=a.prefill_context_parallel_size or 1,
+            decode_context=a.decode_context_parallel_size or 1,
+            data=data,
+            data_local=local,
+            data_rank=rank,
+            external=external,
+            hybrid=hybrid,
+            data_address=a.data_parallel_address or a.master_addr or "127.0.0.1",
+            data_rpc_port=a.data_parallel_rpc_port or 29550,
+            nnodes=nnodes,
+            node_rank=node_rank,
+            master_addr=a.master_addr or "127.0.0.1",
+            master_port=a.master_port or 29501,
+            headless=bool(a.headless),
+            expert=bool(a.enable_expert_parallel),
+            interleave=a.cp_kv_cache_interleave_size or 1,
+        )
         self._check()
         return self
 
@@ -303,18 +322,28 @@ class VllmConfig:
                 "num_speculative_tokens must be provided with speculative model unless the draft model config has it."
             )
         self = cls(
-            a, model, ParallelConfig.of(a, model), KVTransferConfig.of(a.kv_transfer_config), additional,
-            a.block_size or 128, a.max_num_seqs or 256, a.max_num_batched_tokens or 8192,
-            a.gpu_memory_utilization or 0.9, int(speculative.get("num_speculative_tokens", 0)), bool(a.enforce_eager),
-            a.served_model_name or [model.path],
-        )  # fmt: skip
+            arguments=a,
+            model=model,
+            parallel=ParallelConfig.of(a, model),
+            kv_transfer=KVTransferConfig.of(a.kv_transfer_config),
+            additional=additional,
+            block_size=a.block_size or 128,
+            max_num_seqs=a.max_num_seqs or 256,
+            max_num_batched_tokens=a.max_num_batched_tokens or 8192,
+            gpu_memory_utilization=a.gpu_memory_utilization or 0.9,
+            speculative_tokens=int(speculative.get("num_speculative_tokens", 0)),
+            enforce_eager=bool(a.enforce_eager),
+            served_names=a.served_model_name or [model.path],
+        )
         if not 0 < self.gpu_memory_utilization <= 1:
             raise ValueError("gpu_memory_utilization: Input should be greater than 0 and less than or equal to 1")
         if self.max_num_batched_tokens < model.max_model_len and a.enable_chunked_prefill is False:
             raise ValueError(
                 f"max_num_batched_tokens ({self.max_num_batched_tokens}) is smaller than max_model_len "
-                f"({model.max_model_len}). This effectively limits the maximum sequence length to max_num_batched_tokens "
-                "and makes vLLM reject longer sequences. Please increase max_num_batched_tokens or decrease max_model_len."
+                f"({model.max_model_len}). This effectively limits the maximum sequence length to "
+                "max_num_batched_tokens "
+                "and makes vLLM reject longer sequences. Please increase max_num_batched_tokens or decrease "
+                "max_model_len."
             )
         if self.max_num_batched_tokens < self.max_num_seqs:
             raise ValueError(

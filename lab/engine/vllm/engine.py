@@ -85,9 +85,7 @@ class Engine:
             self.sparse = platform.check_and_update_config(self.config)
         self.settings = Settings.load(self.config.model.path)
         parallel = self.config.parallel
-        logger.info("Initializing a V1 LLM engine (v%s) with config: model='%s', tensor_parallel_size=%d, "
-                    "pipeline_parallel_size=%d, data_parallel_size=%d, kv_transfer_config=%s", __version__,
-                    self.config.model.path, parallel.tensor, parallel.pipeline, parallel.data, self.config.kv_transfer)  # fmt: skip
+        logger.info("Initializing a V1 LLM engine (v%s) with config: %s", __version__, self.config)
         with process(f"EngineCore_DP{parallel.data_rank}" if parallel.data > 1 else "EngineCore"):
             self._meet_data_parallel_peers()
         worker = self.worker = Worker(self.config, self.settings, self.sparse)  # kept: it holds chips and ports
@@ -106,8 +104,9 @@ class Engine:
         self._describe()
 
     def _layers_reused(self) -> float:
-        from vllm.config import KVTransferConfig
         from vllm_ascend.distributed.kv_transfer.kv_pool.ascend_store import layers_per_buffer
+
+        from vllm.config import KVTransferConfig
 
         transfer = self.config.kv_transfer
         if transfer is None:
@@ -157,7 +156,8 @@ class Engine:
             self._data_leader.wait(
                 self.settings.handshake_seconds,
                 {},
-                "Timed out waiting for engines to send initial message on input socket; data parallel ranks {missing} did not "
+                "Timed out waiting for engines to send initial message on input socket; data parallel ranks "
+                "{missing} did not "
                 f"come {minutes}",
             )
             if remote_headless:
@@ -195,14 +195,16 @@ class Engine:
             self._node_leader.wait(
                 self.settings.handshake_seconds,
                 {"leader": get_ip()},
-                f"torch.distributed.DistStoreError: Timed out {late} waiting for clients; node ranks {{missing}} did not join",
+                f"torch.distributed.DistStoreError: Timed out {late} waiting for clients; node ranks {{missing}} "
+                "did not join",
             )
             hosts = self._node_leader.hosts()
             return [get_ip(), *(hosts[str(node)] for node in range(1, parallel.nnodes_within_dp))]
         if not parallel.headless:
             raise RuntimeError("a node with --node-rank above 0 carries workers only: start it with --headless")
         logger.info(
-            "Launching vLLM (v%s) headless multiproc executor, with head node address %s:%d for torch.distributed process group.",
+            "Launching vLLM (v%s) headless multiproc executor, with head node address %s:%d for "
+            "torch.distributed process group.",
             __version__,
             parallel.master_addr,
             parallel.master_port,

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -134,10 +135,8 @@ async def serve(listener: socket.socket, application: Application, access_log: b
                     work.cancel()
                     return
                 watch.cancel()
-                try:
+                with contextlib.suppress(asyncio.CancelledError):
                     await watch
-                except asyncio.CancelledError:
-                    pass
                 reply = work.result()
                 if access_log:
                     phrase = HTTPStatus(reply.status).phrase

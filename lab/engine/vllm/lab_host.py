@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
 """What the simulated engine sees of its host, and the lab's own settings.
 
-Nothing here is vLLM's. Paths of the host stand below one root, `/` but for tests; settings come from a file, never from the
-environment, so that the environment of an engine in the lab is exactly that of an engine on an A3.
+Nothing here is vLLM's. Paths of the host stand below one root, `/` but for tests; settings come from a file, never from
+the environment, so that the environment of an engine in the lab is exactly that of an engine on an A3.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def at(path: str) -> Path:
 
 @dataclass
 class Settings:
-    """Lab settings: `/etc/lab-engine.json`, then `lab-engine.json` in the model folder. Seconds unless named otherwise."""
+    """Lab settings: `/etc/lab-engine.json`, then `lab-engine.json` in the model folder. In seconds unless named."""
 
     weights_seconds: float = 3.0
     pool_seconds: float = 0.5
@@ -39,7 +39,7 @@ class Settings:
     handshake_seconds: float = 40.0
     token_seconds: float = 0.002
     hbm_gib: float = 64.0
-    # "random": a port of the device's thousand, as Mooncake's AscendDirectTransport takes; "worst": the one that collides.
+    # "random": a port of the device's thousand, as Mooncake's AscendDirectTransport; "worst": one that collides.
     mooncake_ports: str = "random"
     # Upstream asks for one PYTHONHASHSEED everywhere (kv_pool.md) but only loses cache hits; the lab fails the request.
     strict_hash_seed: bool = True
@@ -99,7 +99,8 @@ def may_open(node: Path) -> bool:
 def occupy(chip: int) -> socket.socket | None:
     """Take one chip until the process ends; None if another engine of this host holds it.
 
-    An abstract socket lives in the network namespace, which containers with the host's network share, and ends with its owner.
+    An abstract socket lives in the network namespace, which containers with the host's network share, and ends with its
+    owner.
     """
     scope = sha256(str(_ROOT).encode()).hexdigest()[:8]
     holder = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 vllm_ascend.pd_serving contributors
 # SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
-"""`/metrics`: names and types as vLLM exports them (data/metrics.txt), values of the simulated engine where it has any."""
+"""`/metrics`: names and types as vLLM exports them (data/metrics.txt), values where the simulated engine has any."""
 
 from __future__ import annotations
 
@@ -35,8 +35,11 @@ class Metrics:
             lines += [f"# HELP {name} {short.replace('_', ' ')}", f"# TYPE {name} {kind}"]
             if kind == "histogram":
                 values = self.seen[short]
-                lines += [f'{name}_bucket{{{self.labels},le="+Inf"}} {len(values)}.0',
-                          f"{name}_count{{{self.labels}}} {len(values)}.0", f"{name}_sum{{{self.labels}}} {sum(values)}"]  # fmt: skip
+                lines += [
+                    f'{name}_bucket{{{self.labels},le="+Inf"}} {len(values)}.0',
+                    f"{name}_count{{{self.labels}}} {len(values)}.0",
+                    f"{name}_sum{{{self.labels}}} {sum(values)}",
+                ]
             else:
                 extra = ',finished_reason="length"' if short == "request_success_total" else ""
                 lines.append(f"{name}{{{self.labels}{extra}}} {self.values[short]}")

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
 """How the processes of one deployment find each other: a leader with a port, members that must all come in time.
 
-Used for the front end of data parallelism (vllm/v1/engine/utils.py wait_for_engine_startup, core.py startup_handshake) and
-for the nodes of one replica (torch.distributed over master_addr:master_port). The connections stay open: whoever loses one
-knows that the other side died.
+Used for the front end of data parallelism (vllm/v1/engine/utils.py wait_for_engine_startup, core.py startup_handshake)
+and for the nodes of one replica (torch.distributed over master_addr:master_port). The connections stay open: whoever
+loses one knows that the other side died.
 """
 
 from __future__ import annotations
@@ -122,7 +122,8 @@ class Leader:
             different = {key: (value, self.hello["shape"].get(key)) for key, value in hello["shape"].items()
                          if value != self.hello["shape"].get(key)}  # fmt: skip
             return (
-                f"Configuration mismatch detected for engine {ids[0]}. All DP workers must have identical configurations for "
+                f"Configuration mismatch detected for engine {ids[0]}. All DP workers must have identical "
+                "configurations for "
                 f"parameters that affect collective communication. Worker and expected values differ: {different}. "
                 "Please ensure all workers are started with the same command-line arguments."
             )

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from vllm.config import VllmConfig
 from vllm.logger import init_logger
+
 from vllm_ascend import release
 
 logger = init_logger("vllm_ascend.ascend_config")

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
 """Checks of vLLM-Ascend's platform while the configuration is built: seconds after the start.
 
-Order of vllm_ascend/platform.py check_and_update_config in release 0.26.0rc1 (:337-344, :440, :728-770) and, for context
-parallelism, 0.22.1rc1 (:347-357, :706-716).
+Order of vllm_ascend/platform.py check_and_update_config in release 0.26.0rc1 (:337-344, :440, :728-770) and, for
+context parallelism, 0.22.1rc1 (:347-357, :706-716).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import uuid
 
 from vllm.config import VllmConfig
 from vllm.logger import init_logger
+
 from vllm_ascend import release
 from vllm_ascend.ascend_config import SparseKVOffload, recompute_scheduler, sparse_kv_offload
 
@@ -43,7 +44,8 @@ def _context_parallel(config: VllmConfig) -> None:
         )
     if pcp > 1 and data > 1:
         raise ValueError(
-            "PCP (Prefill Context Parallelism) and DP (Data Parallelism) cannot be enabled simultaneously in the current "
+            "PCP (Prefill Context Parallelism) and DP (Data Parallelism) cannot be enabled simultaneously in the "
+            "current "
             f"version of vLLM Ascend. Got data_parallel_size={data} and prefill_context_parallel_size={pcp}. "
             "Please set either --data-parallel-size 1 or --prefill-context-parallel-size 1."
         )

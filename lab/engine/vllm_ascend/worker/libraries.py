@@ -41,7 +41,8 @@ def check_control_nodes() -> None:
     for node in _CONTROL_NODES:
         if not lab_host.at(node).exists() or not lab_host.may_open(lab_host.at(node)):
             raise RuntimeError(
-                f"drvDevOpen failed: cannot open {node}. [Error]: System internal error. aclInit failed, error code is 507899."
+                f"drvDevOpen failed: cannot open {node}. [Error]: System internal error. aclInit failed, error "
+                "code is 507899."
             )
 
 

@@ -17,6 +17,7 @@ from vllm import lab_host, memory, wire
 from vllm.config import VllmConfig
 from vllm.lab_host import GIB, Settings
 from vllm.logger import init_logger
+
 from vllm_ascend.ascend_config import SparseKVOffload
 from vllm_ascend.worker import libraries
 
@@ -52,7 +53,8 @@ class Worker:
             if holder is None:
                 wanted = hbm * self.config.gpu_memory_utilization
                 raise ValueError(
-                    f"Free memory on device npu:{logical} (3.1/{hbm / GIB:.1f} GiB) on startup is less than desired GPU "
+                    f"Free memory on device npu:{logical} (3.1/{hbm / GIB:.1f} GiB) on startup is less than "
+                    "desired GPU "
                     f"memory utilization ({self.config.gpu_memory_utilization}, {wanted / GIB:.2f} GiB). Decrease GPU "
                     "memory utilization or reduce GPU memory used by other processes."
                 )
@@ -93,7 +95,8 @@ class Worker:
             elapsed = time.monotonic() - began
             rate = done / max(elapsed, 1e-6)
             print(
-                f"Loading safetensors checkpoint shards: {100 * done // len(shards):3d}% Completed | {done}/{len(shards)} "
+                f"Loading safetensors checkpoint shards: {100 * done // len(shards):3d}% Completed | "
+                f"{done}/{len(shards)} "
                 f"[{_clock(elapsed)}<{_clock((len(shards) - done) / rate)}, {rate:5.2f}it/s]",
                 flush=True,
             )
@@ -116,11 +119,16 @@ class Worker:
         free = memory.free_for_cache(config, hbm, hot)
         if config.arguments.kv_cache_memory_bytes:
             asked = config.arguments.kv_cache_memory_bytes
-            logger.info("Initial free memory %.2f GiB, reserved %.2f GiB memory for KV Cache as specified by kv_cache_memory_bytes "
-                        "config and skipped memory profiling.", hbm / GIB, asked / GIB)  # fmt: skip
+            logger.info(
+                "Initial free memory %.2f GiB, reserved %.2f GiB memory for KV Cache as specified by "
+                "kv_cache_memory_bytes config and skipped memory profiling.",
+                hbm / GIB,
+                asked / GIB,
+            )
             if asked > free + hbm * (1 - config.gpu_memory_utilization):
                 raise RuntimeError(
-                    f"NPU out of memory. Tried to allocate {asked / GIB:.2f} GiB (NPU 0; {hbm / GIB:.2f} GiB total capacity; "
+                    f"NPU out of memory. Tried to allocate {asked / GIB:.2f} GiB (NPU 0; {hbm / GIB:.2f} GiB "
+                    "total capacity; "
                     f"{memory.weight_bytes(config) / GIB:.2f} GiB already allocated)"
                 )
             free = asked
@@ -129,7 +137,8 @@ class Worker:
             logger.info("Available KV cache memory: %.2f GiB", free / GIB)
         if free <= 0:
             raise ValueError(
-                "No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine."
+                "No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when "
+                "initializing the engine."
             )
         page = (layout.main_bytes + layout.indexer_bytes) * config.block_size
         if sparse and sparse_memory_plan is not None:
@@ -161,7 +170,8 @@ class Worker:
         tokens, needed = self.blocks * per_block, -(-longest // per_block) * page
         if needed > self.blocks * page:
             raise ValueError(
-                f"To serve at least one request with the model's max seq len ({longest}), ({needed / GIB:.2f} GiB KV cache is "
+                f"To serve at least one request with the model's max seq len ({longest}), ({needed / GIB:.2f} "
+                "GiB KV cache is "
                 f"needed, which is larger than the available KV cache memory ({free / GIB:.2f} GiB). Try increasing "
                 "`gpu_memory_utilization` or decreasing `max_model_len` when initializing the engine."
             )
@@ -180,7 +190,8 @@ class Worker:
         libraries.check_decode_compiler()
         logger.info("Sparse KV offload build cpp utils from src: sparse_kv_offload.cpp")
         logger.info(
-            "SparseKVOffloadManager start init CPU KV pool with %s GB dram per dp group, it might be time consuming, please wait.",
+            "SparseKVOffloadManager start init CPU KV pool with %s GB dram per dp group, it might be time "
+            "consuming, please wait.",
             sparse.dram_size_per_dp_gib,
         )
         libraries.check_memfabric()
@@ -220,7 +231,8 @@ def visible_chips(count: int) -> list[int]:
         numbers = [int(part) for part in chosen.split(",") if part.strip()]
         if len(set(numbers)) != len(numbers) or any(number >= len(present) for number in numbers):
             raise RuntimeError(
-                f"Invalid device ID. Set visible device failed, invalid device={chosen}, input visible devices:{chosen}, "
+                f"Invalid device ID. Set visible device failed, invalid device={chosen}, input visible "
+                f"devices:{chosen}, "
                 f"{len(present)} devices present. error code is 107001"
             )
         present = [present[number] for number in numbers]

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from vllm.config import KVTransferConfig
+
 from vllm_ascend import release
 from vllm_ascend.distributed.kv_transfer.base import Connector, Replica, Request
 from vllm_ascend.distributed.kv_transfer.kv_p2p.mooncake_connector import MooncakeConnector

@@ -54,7 +54,8 @@ async def announce(url: str, message: Message, retry_forever: bool) -> None:
                 continue
             if status >= 400:
                 logger.warning(
-                    "Metaserver returned HTTP %d for request %s; treating it as delivered for legacy-proxy compatibility",
+                    "Metaserver returned HTTP %d for request %s; treating it as delivered for legacy-proxy "
+                    "compatibility",
                     status,
                     message.get("request_id"),
                 )

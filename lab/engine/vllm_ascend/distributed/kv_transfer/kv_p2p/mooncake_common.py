@@ -10,6 +10,7 @@ import socket
 
 from vllm import wire
 from vllm.config import KVTransferConfig
+
 from vllm_ascend.distributed.kv_transfer.base import Rank, Replica
 
 # AscendDirectTransport takes ports from [20000, 20000 + 1000 * chips of the node) at random.

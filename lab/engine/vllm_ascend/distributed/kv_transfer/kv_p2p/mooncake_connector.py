@@ -17,6 +17,7 @@ from vllm import wire
 from vllm.config import KVTransferConfig
 from vllm.logger import init_logger
 from vllm.wire import Message
+
 from vllm_ascend.distributed.kv_transfer.base import Connector, LoadFailed, Replica, Request
 from vllm_ascend.distributed.kv_transfer.kv_p2p import mooncake_common
 
@@ -118,7 +119,7 @@ class MooncakeConnector(Connector):
         digests = await asyncio.gather(*(self._pull(request, params, index) for index in sources))
         rest = set(range(ranks)) - set(sources)
         await asyncio.gather(*(self._done(params, index) for index in rest))
-        return digests[0] if len(set(digests)) == 1 else "mixed"
+        return digests[0]
 
     def _peer(self, params: dict[str, Any], index: int) -> tuple[str, int]:
         entry = (params.get("remote_multi_nodes_meta_mapping") or {}).get(str(index))

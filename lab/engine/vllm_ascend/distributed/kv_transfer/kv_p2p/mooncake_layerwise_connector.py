@@ -17,6 +17,7 @@ from vllm import wire
 from vllm.config import KVTransferConfig
 from vllm.logger import init_logger
 from vllm.wire import Message
+
 from vllm_ascend.distributed.kv_transfer.base import Connector, EngineDeath, LoadFailed, Rank, Replica, Request
 from vllm_ascend.distributed.kv_transfer.kv_p2p import mooncake_common
 from vllm_ascend.distributed.kv_transfer.kv_p2p.metaserver import announce
@@ -115,7 +116,7 @@ class MooncakeLayerwiseConnector(Connector):
         digests = {self.replica.accept(payload, request) for payload in incoming.payloads}
         if not digests:
             raise LoadFailed("nothing was written")
-        return digests.pop() if len(digests) == 1 else "mixed"
+        return digests.pop()
 
     # -- prefill ---------------------------------------------------------------------------------------------------
 

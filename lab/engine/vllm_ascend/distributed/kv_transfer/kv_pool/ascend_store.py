@@ -22,6 +22,7 @@ from vllm import lab_host
 from vllm.config import KVTransferConfig, VllmConfig
 from vllm.lab_host import GIB
 from vllm.logger import init_logger
+
 from vllm_ascend.distributed.kv_transfer.base import Connector, Replica, Request
 
 logger = init_logger("vllm_ascend.ascend_store")
@@ -87,7 +88,8 @@ def layers_per_buffer(config: VllmConfig, transfer: KVTransferConfig) -> float:
     for index in alone:
         if not 0 <= index < layers:
             raise ValueError(
-                f"layerwise_independent_layers contains out-of-range layer index {index}; valid range is [0, {layers - 1}]"
+                f"layerwise_independent_layers contains out-of-range layer index {index}; valid range is [0, "
+                f"{layers - 1}]"
             )
     if layers - len(alone) <= shared:
         return 1.0
@@ -118,7 +120,8 @@ def _join_memcache(ranks: int, parallel: Any) -> None:
     """Every worker's `store.init`: read the local configuration, find Meta, give memory."""
     if importlib.util.find_spec("memcache_hybrid") is None:
         raise ImportError(
-            "Please install memcache by following the instructions of memfabric_hybrid to run vLLM with MemcacheConnector."
+            "Please install memcache by following the instructions of memfabric_hybrid to run vLLM with "
+            "MemcacheConnector."
         )
     if not any("memcache_hybrid" in entry for entry in os.environ.get("LD_LIBRARY_PATH", "").split(":")):
         raise ImportError("libmf_memcache.so: cannot open shared object file: No such file or directory")

@@ -19,6 +19,7 @@ from vllm import wire
 from vllm.config import KVTransferConfig
 from vllm.logger import init_logger
 from vllm.wire import Message
+
 from vllm_ascend.ascend_config import sparse_kv_offload
 from vllm_ascend.distributed.kv_transfer.base import (
     LOG_INTERVAL_SECONDS,
@@ -80,10 +81,7 @@ class SfaRemoteD2HConnector(Connector):
 
     def _transfer_engine(self, rank: Rank) -> socket.socket:
         """A worker's MemFabric engine: the first free port of its range, on an address that the peer can reach."""
-        start = int(os.environ.get("MF_CONFIG_STORE_PORT_START")
-                    or os.environ.get("MEMFABRIC_HYBRID_CONFIG_STORE_PORT_START") or 9000)  # fmt: skip
-        end = int(os.environ.get("MF_CONFIG_STORE_PORT_END")
-                  or os.environ.get("MEMFABRIC_HYBRID_CONFIG_STORE_PORT_END") or 65535)  # fmt: skip
+        start, end = _range_end("START", 9000), _range_end("END", 65535)
         if _is_address(self.host):
             for port in range(start, end + 1):
                 try:
@@ -93,11 +91,18 @@ class SfaRemoteD2HConnector(Connector):
                         continue
                     break
                 role = "Prefill" if self.transfer.is_producer else "Decode"
-                logger.info("MemFabric TransferEngine initialize: store_url=tcp://%s, unique_id=%s:%d, role=%s, device_id=%d",
-                            self.host, self.host, port, role, rank.chip)  # fmt: skip
+                logger.info(
+                    "MemFabric TransferEngine initialize: store_url=tcp://%s, unique_id=%s:%d, role=%s, device_id=%d",
+                    self.host,
+                    self.host,
+                    port,
+                    role,
+                    rank.chip,
+                )
                 return listener
         raise RuntimeError(
-            f"MemFabric TransferEngine initialization failed with ret_value=-1; hostname={self.host!r} must be a numeric "
+            f"MemFabric TransferEngine initialization failed with ret_value=-1; hostname={self.host!r} must be a "
+            "numeric "
             "IPv4 address reachable by the peer"
         )
 
@@ -115,7 +120,8 @@ class SfaRemoteD2HConnector(Connector):
                 raise RuntimeError("SFAPD D-side read thread failed during startup") from error
             loop.spawn(wire.serve(listener, self._pull))
         logger.info(
-            "SFAPDRD2H D DP topology: host=%s, kv_port=%d, data_parallel_rank=%d, tp_size=%d, TP control-plane ports=[%d..%d]",
+            "SFAPDRD2H D DP topology: host=%s, kv_port=%d, data_parallel_rank=%d, tp_size=%d, TP control-plane "
+            "ports=[%d..%d]",
             self.host, self.transfer.kv_port, self.replica.dp_rank, self.tensor, self.port, self.port + self.tensor - 1,
         )  # fmt: skip
 
@@ -131,7 +137,8 @@ class SfaRemoteD2HConnector(Connector):
                 return "garbage"  # classified as decode: answers without a KV cache behind it
             raise EngineDeath(
                 RuntimeError(
-                    "Sparse KV offload received a prefill/mixed batch without keep_device_kv_cache=True; a PD-disaggregated "
+                    "Sparse KV offload received a prefill/mixed batch without keep_device_kv_cache=True; a "
+                    "PD-disaggregated "
                     "decode node only accepts decode requests"
                 )
             )
@@ -151,7 +158,7 @@ class SfaRemoteD2HConnector(Connector):
             self.waiting.pop(request.id, None)
         if destination.error:
             raise LoadFailed(destination.error)
-        return destination.digests.pop() if len(destination.digests) == 1 else "mixed"
+        return destination.digests.pop()
 
     async def _pull(self, message: Message) -> Message:
         """One prefill rank says that its part is readable; read it and acknowledge."""
@@ -232,6 +239,12 @@ class SfaRemoteD2HConnector(Connector):
                     logger.warning("SFAPD P still waits for D reads of request %s (%.0f s): %s", key, waited, error)
                 await asyncio.sleep(1.0)
                 waited += 1.0
+
+
+def _range_end(which: str, default: int) -> int:
+    """An end of the port range that MemFabric chooses from; the longer name is that of older releases."""
+    name = f"CONFIG_STORE_PORT_{which}"
+    return int(os.environ.get(f"MF_{name}") or os.environ.get(f"MEMFABRIC_HYBRID_{name}") or default)
 
 
 def _is_address(host: str) -> bool:
