@@ -108,15 +108,17 @@ def cpu_features(ctx: Context, host: str) -> Iterator[Problem]:
         yield Problem(f"no {' and no '.join(lacking)}", "sve and bf16", "take another host for decode")
 
 
-@rule("PD-HOST-007", ERROR, "the machine is not what the image is for", per="host", source="quay.io/ascend/vllm-ascend")
-def architecture(ctx: Context, host: str) -> Iterator[Problem]:
+@rule(
+    "PD-HOST-007", ERROR, "the machine is not what the image is for", per="cluster", source="quay.io/ascend/vllm-ascend"
+)
+def architecture(ctx: Context) -> Iterator[Problem]:
     """Upstream publishes A3 images for aarch64; hosts of one cluster must all be of one architecture."""
-    arch = ctx.fact(host, "host.arch")
-    others = {ctx.fact(other, "host.arch") for other in ctx.hosts}
-    if len(others) > 1:
-        yield Problem(
-            f"{arch}, while the cluster has {', '.join(sorted(others))}", "one architecture", "take equal hosts"
-        )
+    seen: dict[str, list[str]] = {}
+    for host in ctx.hosts:
+        seen.setdefault(str(ctx.fact(host, "host.arch")), []).append(host)
+    if len(seen) > 1:
+        listed = "; ".join(f"{arch}: {', '.join(hosts)}" for arch, hosts in sorted(seen.items()))
+        yield Problem(listed, "one architecture", "take equal hosts")
 
 
 @rule("PD-HOST-008", WARNING, "less than half of the memory is available", per="host", source="vllm-ascend #15193")

@@ -257,7 +257,7 @@ def shared_memory(ctx: Context, host: str) -> Iterator[Problem]:
 @rule(
     "PD-MMC-006",
     ERROR,
-    "MemCache's protocol is unknown",
+    "MemCache's protocol is unknown or not the recommended one",
     per="instance",
     source="memcache_hybrid local_service.protocol",
 )

@@ -334,7 +334,7 @@ EXAMPLES: dict[str, Example] = {
     ),
     "PD-HOST-005": Example("sparse", fact("d1", "host/engine/api_version", "1.39"), "d1", "1.39", "1.41"),
     "PD-HOST-006": Example("sparse", fact("d1", "host/cpu/sve", False), "d1", "no sve"),
-    "PD-HOST-007": Example("sparse", fact("d1", "host/arch", "x86_64"), "d1", "x86_64"),
+    "PD-HOST-007": Example("sparse", fact("d1", "host/arch", "x86_64"), "", "x86_64: d1"),
     "PD-HOST-008": Example("sparse", fact("d1", "host/memory/available_bytes", 500 * GIB), "d1", "500 of 1536"),
     "PD-HOST-009": Example("sparse", fact("d1", "host/paths", {"/usr/local/dcmi": {"exists": False}}), "d1", "dcmi"),
     "PD-HOST-010": Example("sparse", fact("d1", "host/ulimits/nofile", {"soft": 1024, "hard": 4096}), "d1", "4096"),

@@ -1,0 +1,258 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""The report as one HTML file that needs nothing else: conclusion, findings, topology, memory, ports, hosts.
+
+This module turns plan, facts and findings into what is drawn; ``data/report.html.j2`` only draws it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from ..module_utils._sizing import GIB, HOST_RESERVE_BYTES
+from .findings import Finding
+from .report import Row, as_findings, conclusion, counted, counts, rows
+from .rules import RULES
+from .rules.context import Context, Engine, Missing
+from .rules.memory import host_pools
+
+_DATA = Path(__file__).parent / "data"
+#: More hosts of a role than this are counted, not drawn.
+MOST_DRAWN = 12
+#: Picture: box sizes in user units of the SVG.
+BOX_WIDTH, BOX_HEIGHT, GAP, COLUMN, LEFT, TOP = 210, 84, 18, 290, 10, 34
+
+
+def html(
+    plan: Mapping[str, Any],
+    facts: Mapping[str, Mapping[str, Any]] | None,
+    findings: Iterable[Finding | Mapping[str, Any]],
+    made_at: str = "",
+) -> str:
+    """The page. ``made_at`` is text, since this module reads no clock."""
+    environment = Environment(
+        loader=FileSystemLoader(_DATA), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.get_template("report.html.j2").render(view(plan, facts, findings, made_at))
+
+
+def view(
+    plan: Mapping[str, Any],
+    facts: Mapping[str, Mapping[str, Any]] | None,
+    findings: Iterable[Finding | Mapping[str, Any]],
+    made_at: str = "",
+) -> dict[str, Any]:
+    """Everything that the page shows, as plain data."""
+    ctx = Context(plan, facts or None)
+    ordered = as_findings(findings)
+    return {
+        "made_at": made_at,
+        "profile": ctx.profile,
+        "model": plan.get("model") or {},
+        "versions": plan.get("versions") or {},
+        "ready": not any(finding.stops for finding in ordered),
+        "conclusion": conclusion(ordered),
+        "tally": [
+            {"css": name.replace(" ", "-"), "text": counted(number, name)}
+            for name, number in counts(ordered).items()
+            if number
+        ],
+        "findings": [_finding(row) for row in rows(ordered)],
+        "picture": picture(ctx, ordered),
+        "chip_bars": chip_bars(ctx),
+        "host_bars": host_bars(ctx),
+        "hosts": [_host(ctx, host) for host in ctx.hosts],
+        "ports": sorted(plan.get("ports") or [], key=lambda port: (port["host"], port["first"])),
+        "probed": facts is not None and bool(facts),
+    }
+
+
+def _finding(row: Row) -> dict[str, Any]:
+    one = RULES.get(row.finding.rule) if len(row.rules) == 1 else None
+    return {
+        **row.finding.as_dict(),
+        "severity": row.severity,
+        "css": row.severity.replace(" ", "-"),
+        "rule": row.rule,
+        "rules": row.rules,
+        "hosts": row.place,
+        "title": f"{row.title[0].upper()}{row.title[1:]}" if row.title else "",
+        "why": one.why.split("\n\n") if one else [],
+    }
+
+
+# ---- memory ----
+
+
+def part(label: str, size: float, kind: str) -> dict[str, Any]:
+    return {"label": label, "bytes": max(0, int(size)), "text": f"{max(0, size) / GIB:.1f} GiB", "kind": kind}
+
+
+def bar(title: str, note: str, total: int, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Parts of a whole, with their widths in percent; what does not fit makes the bar overfull."""
+    used = sum(int(one["bytes"]) for one in parts)
+    scale = max(total, used, 1)
+    shown = [{**one, "percent": round(100 * int(one["bytes"]) / scale, 2)} for one in parts if one["bytes"]]
+    free = total - used
+    if free > 0:
+        shown.append({**part("free", free, "free"), "percent": round(100 * free / scale, 2)})
+    return {
+        "title": title,
+        "note": note,
+        "total": f"{total / GIB:.1f} GiB",
+        "over": f"{-free / GIB:.1f} GiB too much" if free < 0 else "",
+        "limit": round(100 * total / scale, 2),
+        "parts": shown,
+    }
+
+
+def chip_bars(ctx: Context) -> list[dict[str, Any]]:
+    """One bar for each engine: its chips carry the same."""
+    return [one for engine in ctx.engines if (one := chip_bar(ctx, engine)) is not None]
+
+
+def chip_bar(ctx: Context, engine: Engine) -> dict[str, Any] | None:
+    try:
+        size = ctx.sizing(engine)
+        chips = len(engine.devices)
+    except Missing:
+        return None
+    hbm = size.hbm
+    if hbm is None or hbm.weights_bytes is None:
+        return None
+    system = hbm.hbm_bytes - hbm.usable_bytes
+    parts = [
+        part("driver, and kept back by gpu-memory-utilization", system, "system"),
+        part("weights", hbm.weights_bytes, "weights"),
+        part("activations, HCCL, graphs", hbm.runtime_bytes, "runtime"),
+        part("top-k hot buffers", hbm.hot_buffer_bytes, "hot"),
+        part(
+            f"KV cache for {engine.args.get('max-num-seqs', 'all')} full-length requests"
+            if size.offloads
+            else "KV cache for one full-length request",
+            hbm.kv_need_bytes
+            if size.offloads
+            else hbm.kv_need_bytes / max(1, int(engine.args.get("max-num-seqs") or 256)),
+            "kv",
+        ),
+    ]
+    return bar(f"{engine.name} on {engine.host}", f"each of {chips} chips, estimate", hbm.hbm_bytes, parts)
+
+
+def host_bars(ctx: Context) -> list[dict[str, Any]]:
+    """Memory of each host: what others use, what our services take, what must stay free."""
+    bars = []
+    for host in ctx.hosts:
+        try:
+            total = int(ctx.fact(host, "host.memory.total_bytes"))
+            usable = ctx.usable_memory(host)
+            pools = host_pools(ctx, host)
+        except Missing:
+            continue
+        parts = [part("in use by others", total - usable, "system")]
+        parts += [part(label, size, "kv" if label.startswith("KV") else "pool") for label, size in pools]
+        parts.append(part("kept for the system", HOST_RESERVE_BYTES, "runtime"))
+        bars.append(bar(host, "host memory", total, parts))
+    return bars
+
+
+# ---- hosts and picture ----
+
+
+def _host(ctx: Context, host: str) -> dict[str, Any]:
+    planned = ctx.hosts[host]
+    face = (ctx.facts or {}).get(host) or {}
+    npu, own = face.get("npu") or {}, face.get("host") or {}
+    memory = (own.get("memory") or {}).get("total_bytes")
+    return {
+        "name": host,
+        "roles": ", ".join(planned.get("roles") or []),
+        "address": planned.get("address"),
+        "nic": planned.get("nic"),
+        "chips": planned.get("chips"),
+        "driver": npu.get("driver_version") or "",
+        "superpod": npu.get("superpod_id"),
+        "memory": f"{memory / GIB:.0f} GiB" if memory else "",
+        "services": ", ".join(str(service["name"]) for service in ctx.services_on(host)),
+        "unreachable": face.get("unreachable") or "",
+    }
+
+
+def picture(ctx: Context, findings: Sequence[Finding]) -> dict[str, Any]:
+    """Boxes and arrows: clients, proxy, prefill, decode (or clients and engines)."""
+    marks = _marks(findings)
+    columns: list[tuple[str, list[dict[str, Any]]]] = [
+        ("clients", [_box("clients", ["requests over HTTP"], "", "none")])
+    ]
+    proxy = ctx.plan.get("proxy")
+    if proxy:
+        lines = [str(proxy.get("url")), f"{proxy.get('flavour')} proxy on {proxy['host']}"]
+        columns.append(("proxy", [_box("PD proxy", lines, proxy["host"], marks.get(proxy["host"], "none"))]))
+    for role in ("prefill", "decode", "engine"):
+        hosts = list(dict.fromkeys(engine.host for engine in ctx.of(role)))
+        boxes = [_engine_box(ctx, role, host, marks) for host in hosts[:MOST_DRAWN]]
+        if len(hosts) > MOST_DRAWN:
+            boxes.append(_box(f"and {len(hosts) - MOST_DRAWN} more hosts", [], "", "none"))
+        if boxes:
+            columns.append((role, boxes))
+    highest = max(len(boxes) for _, boxes in columns)
+    height = TOP + highest * (BOX_HEIGHT + GAP)
+    placed: dict[str, list[dict[str, Any]]] = {}
+    for number, (name, boxes) in enumerate(columns):
+        offset = TOP + (height - TOP - len(boxes) * (BOX_HEIGHT + GAP)) / 2
+        for row, box in enumerate(boxes):
+            box.update(x=LEFT + number * COLUMN, y=round(offset + row * (BOX_HEIGHT + GAP)), w=BOX_WIDTH, h=BOX_HEIGHT)
+        placed[name] = boxes
+    names = [name for name, _ in columns]
+    return {
+        "width": LEFT * 2 + (len(columns) - 1) * COLUMN + BOX_WIDTH,
+        "height": height,
+        "heads": [{"x": LEFT + number * COLUMN, "text": name} for number, name in enumerate(names)],
+        "boxes": [box for boxes in placed.values() for box in boxes],
+        "arrows": [_arrow(a, b) for left, right in pairwise(names) for a in placed[left] for b in placed[right]],
+        "transfer": _transfer(ctx),
+    }
+
+
+def _marks(findings: Sequence[Finding]) -> dict[str, str]:
+    """The worst that was found on each host."""
+    marks: dict[str, str] = {}
+    for finding in findings:
+        if finding.host and not finding.waived:
+            marks.setdefault(finding.host, finding.severity.replace(" ", "-"))
+    return marks
+
+
+def _engine_box(ctx: Context, role: str, host: str, marks: Mapping[str, str]) -> dict[str, Any]:
+    engines = [engine for engine in ctx.on(host) if engine.role == role]
+    first = engines[0]
+    sizes = " ".join(
+        f"{name}{size}"
+        for name, size in (("TP", first.tp), ("DP", first.dp), ("PP", first.pp), ("PCP", first.pcp), ("DCP", first.dcp))
+        if size > 1
+    )
+    number = "1 engine" if len(engines) == 1 else f"{len(engines)} engines"
+    chips = sum(len(engine.devices) for engine in engines)
+    extra = "sparse KV offload" if first.offloads else "MemCache pool" if first.uses_memcache else ""
+    lines = [str(ctx.hosts[host].get("address")), f"{number}, {chips} chips, {sizes or 'TP1'}", extra]
+    return _box(f"{role} {host}", lines, host, marks.get(host, "none"))
+
+
+def _box(title: str, lines: Sequence[str], host: str, mark: str) -> dict[str, Any]:
+    return {"title": title, "lines": [line for line in lines if line], "host": host, "mark": mark}
+
+
+def _arrow(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
+    return {"x1": a["x"] + a["w"], "y1": a["y"] + a["h"] // 2, "x2": b["x"] - 6, "y2": b["y"] + b["h"] // 2}
+
+
+def _transfer(ctx: Context) -> str:
+    """How KV goes from prefill to decode, in words."""
+    prefill, decode = ctx.of("prefill"), ctx.of("decode")
+    shared = sorted(prefill[0].connectors & decode[0].connectors) if prefill and decode else []
+    return f"KV moves from prefill to decode by {', '.join(shared)}." if shared else ""
