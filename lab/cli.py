@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from lab import content, debian, engine, faults, images, layout, nodes
 from lab.layout import Host
@@ -92,7 +93,7 @@ def ssh(arguments: argparse.Namespace) -> int:
 
 def fault(arguments: argparse.Namespace) -> None:
     """Switch a fault of a host."""
-    with _locked():
+    with _locked(arguments.host.folder / "lock"):
         if arguments.name == "clear":
             faults.clear(arguments.host)
             return
@@ -112,7 +113,8 @@ def _setup() -> None:
     debian.install_missing()
     rootfs = debian.host_rootfs()
     images.prepare_rootfs(rootfs)
-    engine.start(rootfs)
+    if engine.start(rootfs):
+        debian.remove_outdated(rootfs, debian.base_rootfs())
     images.build(rootfs)
     content.make_sources()
     nodes.start_depot()
@@ -122,8 +124,7 @@ def _setup() -> None:
 def _boot(hosts: list[Host]) -> None:
     nodes.make_ssh_key()
     with step("hosts " + " ".join(host.name for host in hosts)):
-        for host in nodes.start(hosts):
-            faults.restore(host)
+        nodes.start(hosts)
     for host in nodes.outdated(hosts):
         say(f"  {host.name} was made from an older host image: renew it with lab/lab reset {host.name}")
 
@@ -136,10 +137,10 @@ def _stop() -> None:
 
 
 @contextmanager
-def _locked() -> Iterator[None]:
+def _locked(file: Path = layout.LOCK) -> Iterator[None]:
     """One change at a time; a second command waits for the first."""
-    layout.STATE.mkdir(exist_ok=True)
-    with layout.LOCK.open("w") as lock:
+    file.parent.mkdir(exist_ok=True)
+    with file.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -158,7 +159,9 @@ def _parser() -> argparse.ArgumentParser:
         return made
 
     verb("setup", setup)
-    verb("up", up).add_argument("hosts", type=int, nargs="?", default=2, choices=range(1, layout.MAX_HOSTS + 1), metavar="N")
+    verb("up", up).add_argument(
+        "hosts", type=int, nargs="?", default=2, choices=range(1, layout.MAX_HOSTS + 1), metavar="N"
+    )
     verb("down", down)
     verb("clean", clean)
     verb("reset", reset).add_argument("host", type=Host.parse, nargs="*", metavar="HOST")

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 vllm_ascend.pd_serving contributors
 # SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
-"""What the depot offers: sources, packages and base images, made by lab/sources and lab/image when their inputs change."""
+"""What the depot offers: sources, packages and base images, remade by lab/sources and lab/image when inputs change."""
 
 from __future__ import annotations
 

@@ -16,6 +16,8 @@ MACHINE_NEEDS = {"mmdebstrap": "mmdebstrap", "ip": "iproute2", "ssh": "openssh-c
 # Settings of the machine's apt that also hold for downloads into a rootfs: proxies, certificates, date checks.
 APT_SETTINGS = ("Acquire::http", "Acquire::https", "Acquire::Check-", "Acquire::Retries", "Acquire::ForceIPv")
 
+LEFT_OUT = ("/usr/share/doc", "/usr/share/man", "/usr/share/info", "/usr/share/locale")
+
 HOST_PACKAGES = (
     "systemd systemd-sysv dbus openssh-server sudo docker.io tini iptables kmod iproute2 iputils-ping procps less"
     " ca-certificates curl python3 python3-apt python3-requests git docker-registry faketime"
@@ -49,11 +51,9 @@ def base_rootfs() -> Path | None:
 
 def rootfs(name: str, packages: list[str]) -> Path:
     """A Debian root file system with these packages; made once per list."""
-    target = ROOTFS / f"{name}-{digest(SUITE, *packages)}"
+    target = ROOTFS / f"{name}-{digest(SUITE, *LEFT_OUT, *packages)}"
     if target.exists():
         return target
-    for old in ROOTFS.glob(f"{name}-*"):
-        remove(old)
     partial = target.with_suffix(".partial")
     remove(partial)
     ROOTFS.mkdir(parents=True, exist_ok=True)
@@ -62,6 +62,7 @@ def rootfs(name: str, packages: list[str]) -> Path:
             "mmdebstrap",
             "--variant=minbase",
             "--dpkgopt=force-unsafe-io",
+            *(f"--dpkgopt=path-exclude={path}/*" for path in LEFT_OUT),
             *(f"--aptopt={line}" for line in _apt_settings()),
             f"--include={','.join(packages)}",
             SUITE,
@@ -71,6 +72,13 @@ def rootfs(name: str, packages: list[str]) -> Path:
         )
         partial.rename(target)
     return target
+
+
+def remove_outdated(*in_use: Path | None) -> None:
+    """Root file systems of earlier package lists; not while an engine may still stand on one."""
+    for old in ROOTFS.iterdir():
+        if old not in in_use:
+            remove(old)
 
 
 def _apt_settings() -> list[str]:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
 """The lab's own Docker Engine, in its own mount, process and network namespaces.
 
-Its root is the hosts' Debian root file system, so the machine needs no Docker and keeps whichever it has. It ends when its
-init process ends (`down`, or any kind of kill), and with it go all containers, mounts and interfaces.
+Its root is the hosts' Debian root file system, so the machine needs no Docker and keeps whichever it has. It ends when
+its init process ends (`down`, or any kind of kill), and with it go all containers, mounts and interfaces.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ def client_environment() -> dict[str, str]:
     return {"DOCKER_HOST": f"unix://{ENGINE_SOCKET}", "PATH": path, "DOCKER_BUILDKIT": "0"}
 
 
-def start(rootfs: Path) -> None:
-    """Start the engine unless it runs, and give the machine its leg in the lab's network."""
+def start(rootfs: Path) -> bool:
+    """Start the engine, and give the machine its leg in the lab's network; whether that was to be done."""
     other = _owner()
     if other and other != STATE:
         if other.exists():
             raise LabError(f"another lab is running on this machine: stop it with {other.parent}/lab/lab down")
         _kill(_leg_pid())  # its checkout is gone, nobody can stop it any more
     if running():
-        return
+        return False
     with step("lab engine"):
         ENGINE.mkdir(parents=True, exist_ok=True)
         ENGINE_SOCKET.unlink(missing_ok=True)
@@ -67,6 +67,7 @@ def start(rootfs: Path) -> None:
             docker("network", "create", "--internal", "--subnet", SUBNET, "--ip-range", "10.88.0.128/26", "--gateway",
                    BRIDGE_ADDRESS, "--opt", bridge, NETWORK)  # fmt: skip
         _connect(pid)
+    return True
 
 
 def running() -> bool:
@@ -86,10 +87,10 @@ def stop() -> None:
 def _spawn(rootfs: Path) -> int:
     daemon = [
         "/usr/bin/tini", "--", "/usr/sbin/dockerd",
-        "--host", f"unix://{inside(ENGINE_SOCKET)}", "--data-root", inside(ENGINE / "data"), "--exec-root", "/run/docker",
-        "--pidfile", "/run/docker.pid", "--cgroup-parent", f"/{CGROUP}", "--bridge", "none",
+        "--host", f"unix://{inside(ENGINE_SOCKET)}", "--data-root", inside(ENGINE / "data"),
+        "--exec-root", "/run/docker", "--pidfile", "/run/docker.pid", "--cgroup-parent", f"/{CGROUP}",
         # There is no way out of this network namespace, so there is nothing to filter and nothing to translate.
-        "--iptables=false", "--ip-forward=false", "--ip-masq=false",
+        "--bridge", "none", "--iptables=false", "--ip-forward=false", "--ip-masq=false",
         "--insecure-registry", REGISTRY, "--log-opt", "max-size=5m", "--shutdown-timeout", "20",
     ]  # fmt: skip
     init = [sys.executable, SOURCE / "engine_init.py", rootfs, STATE, SOURCE, *daemon]

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
 """First process in the lab engine's own namespaces: builds its file system view, then becomes init of the engine.
 
-Started by engine.py through `unshare --mount --pid --net`. All mounts, containers and interfaces of the lab live in these
-namespaces, so when this process ends, however hard, the kernel takes every one of them away: nothing can be left behind.
+Started by engine.py through `unshare --mount --pid --net`. All mounts, containers and interfaces of the lab live in
+these namespaces, so when this process ends, however hard, the kernel takes every one of them away: nothing is left.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ def main(rootfs: str, state: str, source: str, command: list[str]) -> None:
     os.chdir("/")
     _run("umount", "-l", "/run/old")
     _run("ip", "link", "set", "lo", "up")
+    # A router without any route: what is meant for elsewhere is answered "unreachable" instead of vanishing.
+    Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
     os.execv(command[0], command)
 
 

@@ -17,6 +17,7 @@ from lab.shell import LabError
 
 Step = Callable[[Host, str], None]  # host, value
 HIDDEN = "/var/lib/hidden"
+SINCE_BOOT = "/run/faults"  # there when volatile faults were put on after the last boot
 NPU_DRIVER = "/usr/local/Ascend/driver/tools/npu-driver"
 
 
@@ -78,7 +79,7 @@ def _line(path: str, text: str, first: bool = False) -> dict[str, Sequence[Step]
 
 
 def _model(change: Callable[[Path, Path], None], pattern: str) -> dict[str, Sequence[Step]]:
-    """Something below a model's folder (named by the value) that is kept aside while `change` puts another in its place."""
+    """Something below a model's folder (its name is the value), kept aside while `change` puts another in its place."""
 
     def paths(host: Host, value: str) -> tuple[Path, Path]:
         kept = host.folder / "hidden" / value
@@ -114,10 +115,11 @@ def _chips(field: str) -> Callable[[str], dict[str, Any]]:
     return lambda value: {field: [int(chip) for chip in value.split(",")]}
 
 
-def _docker_restarted(*between: Step) -> Sequence[Step]:
-    return (_inside("systemctl", "stop", "docker.socket", "docker.service"), *between, _inside("systemctl", "start", "docker"))
+STOP_DOCKER = _inside("systemctl", "stop", "docker.socket", "docker.service")
+START_DOCKER = _inside("systemctl", "start", "docker")
 
 
+FAKE_CLOCK = "echo '{value}' > /etc/faketimerc; ls /usr/lib/*/faketime/libfaketime.so.1 > /etc/ld.so.preload"
 FOREIGN_JOB = ("systemd-run", "--quiet", "--unit=pretrain", "--setenv=ASCEND_RT_VISIBLE_DEVICES={value}",
                "python3", "-c", "import signal; signal.pause()", "pretrain_gpt.py")  # fmt: skip
 LISTENER = ("systemd-run", "--quiet", "--unit=listener-{each}", "python3", "-m", "http.server", "{each}")
@@ -163,18 +165,14 @@ FAULTS: dict[str, Fault] = {
     ),
     "disk_full": Fault(
         "VALUE free where Docker keeps its images", "2g",
-        on=_docker_restarted(_inside("mount", "-t", "tmpfs", "-o", "size={value}", "tmpfs", "/var/lib/docker")),
-        off=_docker_restarted(_inside("umount", "/var/lib/docker")),
+        on=(STOP_DOCKER, _inside("mount", "-t", "tmpfs", "-o", "size={value}", "x", "/var/lib/docker"), START_DOCKER),
+        off=(STOP_DOCKER, _inside("umount", "/var/lib/docker"), START_DOCKER),
         volatile=True,
     ),
-    "docker_stopped": Fault(
-        "Docker is stopped",
-        on=(_inside("systemctl", "stop", "docker.socket", "docker.service"),), off=(_inside("systemctl", "start", "docker"),),
-        volatile=True,
-    ),
+    "docker_stopped": Fault("Docker is stopped", on=(STOP_DOCKER,), off=(START_DOCKER,), volatile=True),
     "clock_skew": Fault(
         "clock VALUE seconds off (in programs started from now on)", "+300",
-        on=(_inside("sh", "-c", "echo '{value}' > /etc/faketimerc && cp -s /usr/lib/*/faketime/libfaketime.so.1 /etc/ld.so.preload"),),
+        on=(_inside("sh", "-c", FAKE_CLOCK),),
         off=(_inside("rm", "-f", "/etc/ld.so.preload", "/etc/faketimerc"),),
     ),
     "proxy_env": Fault(
@@ -182,7 +180,9 @@ FAULTS: dict[str, Fault] = {
         **_line("/etc/environment", "http_proxy=http://proxy.example.com:3128"),
     ),
     "hosts_pitfall": Fault(
-        "/etc/hosts maps the own name to 127.0.1.1", **_line("/etc/hosts", "127.0.1.1 {host}", first=True), volatile=True
+        "/etc/hosts maps the own name to 127.0.1.1",
+        **_line("/etc/hosts", "127.0.1.1 {host}", first=True),
+        volatile=True,
     ),
     # network
     "port_taken": Fault(
@@ -213,7 +213,9 @@ FAULTS: dict[str, Fault] = {
         volatile=True,
     ),
     "unreachable": Fault(
-        "eth0 is down", on=(_inside("ip", "link", "set", "eth0", "down"),), off=(_inside("ip", "link", "set", "eth0", "up"),),
+        "eth0 is down",
+        on=(_inside("ip", "link", "set", "eth0", "down"),),
+        off=(_inside("ip", "link", "set", "eth0", "up"),),
         volatile=True,
     ),
     "hung": Fault("nothing on the host runs on", on=(_outside("pause"),), off=(_outside("unpause"),), volatile=True),
@@ -236,7 +238,7 @@ def switch(host: Host, name: str, value: str | None, on: bool) -> None:
         raise LabError(f"no such fault: {name}; see lab/lab faults")
     fault, before = FAULTS[name], active(host)
     value = before.get(name, fault.value) if value is None else value
-    if on and before.get(name) == value or not on and name not in before:
+    if before.get(name) == value if on else name not in before:
         return
     if on and name in before:  # with another value
         switch(host, name, None, on=False)
@@ -248,9 +250,12 @@ def switch(host: Host, name: str, value: str | None, on: bool) -> None:
         before[name] = value
     _file(host).write_text(json.dumps(before, indent=1) + "\n")
     if fault.hardware:
-        show_hardware(host)
+        write_hardware(host)
+        docker("exec", host.name, NPU_DRIVER)
     if on:
         _apply(host, fault.on, value)
+    if on and fault.volatile and name != "hung":
+        docker("exec", host.name, "touch", SINCE_BOOT)
 
 
 def clear(host: Host) -> None:
@@ -260,25 +265,26 @@ def clear(host: Host) -> None:
 
 def restore(host: Host) -> None:
     """After a boot: put back what a running system had forgotten (listeners, mounts, settings of the kernel)."""
-    for name, value in active(host).items():
-        if FAULTS[name].volatile:
-            _apply(host, FAULTS[name].on, value)
+    lost = {name: value for name, value in active(host).items() if FAULTS[name].volatile}
+    if not lost or docker("exec", host.name, "find", "/run", "-path", SINCE_BOOT):
+        return
+    for name, value in lost.items():
+        _apply(host, FAULTS[name].on, value)
+    docker("exec", host.name, "touch", SINCE_BOOT)
 
 
 def forget(host: Host) -> None:
     """The host is made anew: nothing of it is at fault."""
     _file(host).unlink(missing_ok=True)
-    hardware.show(host, {})
 
 
-def show_hardware(host: Host) -> None:
+def write_hardware(host: Host) -> None:
+    """Bring what the host is shown in line with the faults that are on."""
     changes: dict[str, Any] = {}
     for name, value in active(host).items():
         change = FAULTS[name].hardware
         changes |= change(value) if change else {}
     hardware.show(host, changes)
-    if "hung" not in active(host):
-        docker("exec", host.name, NPU_DRIVER)
 
 
 def _apply(host: Host, steps: Sequence[Step], value: str) -> None:

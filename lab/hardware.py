@@ -15,7 +15,7 @@ from typing import Any
 from lab.layout import STATE, Host
 
 KIB_PER_GIB = 1024 * 1024
-CORES, NODES = 320, 8
+CORES, NODES = 256, 8
 FEATURES = (
     "fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid asimdrdm jscvt fcma dcpop sha3 sm3 sm4"
     " asimddp sha512 sve asimdfhm ssbs sb dcpodp flagm2 frint svei8mm svef32mm svef64mm svebf16 i8mm bf16 dgh rng"
@@ -62,7 +62,8 @@ def show(host: Host, changes: dict[str, Any]) -> None:
     (here / "state").mkdir(parents=True, exist_ok=True)
     _write(here / "state" / "state.json", json.dumps(state))
     _write(here / "meminfo", _meminfo(state["memory_gib"], state["available_gib"], state["hugepages"]))
-    _write(here / "cpuinfo", _cpuinfo([name for name in FEATURES if not name.startswith(tuple(state["without_features"]))]))
+    absent = tuple(state["without_features"])
+    _write(here / "cpuinfo", _cpuinfo([name for name in FEATURES if not name.startswith(absent)]))
     _nodes(here / "node", state["memory_gib"] // NODES, state["available_gib"] // NODES)
     _update_fabric()
 
@@ -128,12 +129,20 @@ def _nodes(here: Path, total: int, available: int) -> None:
         last = (node + 1) * CORES // NODES - 1
         kib = {"MemTotal": total, "MemFree": available, "MemUsed": total - available}
         rows = [f"Node {node} {name + ':':<15} {value * KIB_PER_GIB:>8} kB" for name, value in kib.items()]
-        rows += [f"Node {node} {name + ':':<15} {0:>5}" for name in ("HugePages_Total", "HugePages_Free", "HugePages_Surp")]
+        rows += [f"Node {node} HugePages_{name + ':':<6} {0:>5}" for name in ("Total", "Free", "Surp")]
         mine = here / f"node{node}"
         _write(mine / "meminfo", "\n".join(rows) + "\n")
         _write(mine / "cpulist", f"{first}-{last}\n")
+        _write(mine / "cpumap", _cpumap(range(first, last + 1)))
         distances = (10 if other == node else 12 if other // 2 == node // 2 else 35 for other in range(NODES))
         _write(mine / "distance", " ".join(map(str, distances)) + "\n")
         for size in ("2048kB", "1048576kB"):
             for name in ("nr_hugepages", "free_hugepages", "surplus_hugepages"):
                 _write(mine / "hugepages" / f"hugepages-{size}" / name, "0\n")
+
+
+def _cpumap(cores: range) -> str:
+    """Bit mask of cores in the kernel's notation: words of 32 bits, the highest first."""
+    mask = sum(1 << core for core in cores)
+    words = [f"{mask >> 32 * word & 0xFFFFFFFF:08x}" for word in reversed(range(CORES // 32))]
+    return ",".join(words) + "\n"

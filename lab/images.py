@@ -53,8 +53,9 @@ def host_content() -> str:
 
 def _content(image: str) -> str:
     """The content label of an image, empty if there is none."""
-    shown = docker("image", "ls", "--format", "{{.ID}}", f"--filter=reference={image}:latest").split()
-    return docker("image", "inspect", "--format", f'{{{{index .Config.Labels "{CONTENT_LABEL}"}}}}', image).strip() if shown else ""
+    if not docker("image", "ls", "--quiet", f"--filter=reference={image}:latest"):
+        return ""
+    return docker("image", "inspect", "--format", f'{{{{index .Config.Labels "{CONTENT_LABEL}"}}}}', image).strip()
 
 
 def _import(image: str, rootfs: Path, content: str) -> None:
@@ -65,8 +66,7 @@ def _import(image: str, rootfs: Path, content: str) -> None:
         change = ["--change", f"LABEL {CONTENT_LABEL}={content}", "--change", 'CMD ["/bin/bash"]']
         with subprocess.Popen(pack, stdout=subprocess.PIPE) as tar:
             load = [str(BIN / "docker"), "import", *change, "-", image]
-            done = subprocess.run(
-                load, stdin=tar.stdout, env={**os.environ, **client_environment()}, capture_output=True, text=True, check=False
-            )
+            env = {**os.environ, **client_environment()}
+            done = subprocess.run(load, stdin=tar.stdout, env=env, capture_output=True, text=True, check=False)
         if done.returncode or tar.returncode:
             raise LabError(f"could not import {rootfs} as {image}:\n{done.stderr}")

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 vllm_ascend.pd_serving contributors
 # SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
-"""Model folders as a host has them under /data/models: real configs and index, weights as sparse files of the true size."""
+"""Model folders as a host has them under /data/models: real configs, weights as sparse files of the true size."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.layout import SOURCE
+from lab.shell import digest, remove
 
 CONFIGS = SOURCE / "hosts" / "models"  # one config.json's content per model, named after it
 GB = 10**9
@@ -36,34 +37,37 @@ MODELS = (
 )
 
 
-def make(folder: Path) -> None:
-    """All models below a folder; those already there stay as they are."""
+def make(folder: Path, stamp: Path) -> None:
+    """All models below a folder; the stamp beside it tells whether they are still made the same way."""
+    recipe = digest(Path(__file__), CONFIGS)
+    if stamp.exists() and stamp.read_text() == recipe:
+        return
     for model in MODELS:
-        if not (folder / model.name).exists():
-            _make(model, folder / model.name)
+        remove(folder / model.name)
+        _make(model, folder / model.name)
+    stamp.write_text(recipe)
 
 
 def _make(model: Model, folder: Path) -> None:
-    partial = folder.with_name(folder.name + ".partial")
-    partial.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True)
     config = json.loads((CONFIGS / f"{model.name}.json").read_text())
-    _json(partial / "config.json", config)
+    _json(folder / "config.json", config)
     names = list(_tensors(config))
     weight_map = {}
     for number in range(model.shards):
         file = f"model-{number + 1:05d}-of-{model.shards:05d}.safetensors"
         mine = names[number * len(names) // model.shards : (number + 1) * len(names) // model.shards]
         weight_map.update(dict.fromkeys(mine, file))
-        _shard(partial / file, mine, model.size // model.shards)
+        share = (number + 1) * model.size // model.shards - number * model.size // model.shards
+        _shard(folder / file, mine, share)
     index = {"metadata": {"total_size": model.size}, "weight_map": weight_map}
-    _json(partial / "model.safetensors.index.json", index)
+    _json(folder / "model.safetensors.index.json", index)
     if model.quantisation:
         kinds = {name: "FLOAT" if _kept_as_float(name) else model.quantisation for name in names}
-        _json(partial / "quant_model_description.json", {"model_quant_type": model.quantisation, **kinds})
-    _json(partial / "generation_config.json", {"do_sample": True, "temperature": 0.6, "top_p": 0.95})
-    _json(partial / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 131072})
-    _json(partial / "tokenizer.json", _byte_tokenizer())
-    partial.rename(folder)
+        _json(folder / "quant_model_description.json", {"model_quant_type": model.quantisation, **kinds})
+    _json(folder / "generation_config.json", {"do_sample": True, "temperature": 0.6, "top_p": 0.95})
+    _json(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 131072})
+    _json(folder / "tokenizer.json", _byte_tokenizer())
 
 
 def _tensors(config: dict[str, Any]) -> Iterator[str]:
@@ -86,17 +90,16 @@ def _kept_as_float(name: str) -> bool:
 
 
 def _shard(path: Path, names: list[str], size: int) -> None:
-    """A file with a true safetensors header whose data is a hole."""
-    each = (size - 65536) // max(len(names), 1)
-    tensors = {
-        name: {"dtype": "I8", "shape": [each], "data_offsets": [place * each, (place + 1) * each]}
-        for place, name in enumerate(names)
-    }
+    """A file with a true safetensors header and a hole of `size` bytes where its data would be."""
+    tensors = {}
+    for place, name in enumerate(names):
+        begin, end = place * size // len(names), (place + 1) * size // len(names)
+        tensors[name] = {"dtype": "I8", "shape": [end - begin], "data_offsets": [begin, end]}
     header = json.dumps(tensors).encode()
     header += b" " * (-len(header) % 8)
     with path.open("wb") as file:
         file.write(struct.pack("<Q", len(header)) + header)
-        file.truncate(8 + len(header) + each * len(names))
+        file.truncate(8 + len(header) + size)
 
 
 def _byte_tokenizer() -> dict[str, Any]:

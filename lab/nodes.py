@@ -9,7 +9,7 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from lab import hardware, images, models
+from lab import faults, hardware, images, models
 from lab.engine import docker
 from lab.layout import (
     DEPOT,
@@ -53,16 +53,16 @@ def make_ssh_key() -> None:
         run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab", "-f", SSH_KEY)
 
 
-def start(hosts: list[Host]) -> list[Host]:
-    """Bring these hosts up; returns those that were not."""
+def start(hosts: list[Host]) -> None:
+    """Bring these hosts up, with the faults that are on."""
     for host in hosts:
         _prepare(host)
     _write_known_hosts()
     off = [host for host in hosts if not _state(host.name)[0]]
     with ThreadPoolExecutor(PARALLEL) as pool:
         list(pool.map(_boot, off))
-        list(pool.map(_wait_until_ready, hosts))
-    return off
+        list(pool.map(_wait_until_ready, [host for host in hosts if not _out_of_reach(host)]))
+        list(pool.map(faults.restore, hosts))
 
 
 def outdated(hosts: list[Host]) -> list[Host]:
@@ -114,9 +114,8 @@ def _states() -> dict[str, tuple[bool, str]]:
 
 
 def _prepare(host: Host) -> None:
-    models.make(host.folder / "data" / "models")
-    if not (hardware.folder(host) / "state").exists():
-        hardware.show(host, {})
+    models.make(host.folder / "data" / "models", host.folder / "models.stamp")
+    faults.write_hardware(host)
     key = host.folder / "ssh" / "ssh_host_ed25519_key"
     if not key.exists():
         key.parent.mkdir(parents=True, exist_ok=True)
@@ -146,12 +145,17 @@ def _boot(host: Host) -> None:
         "--label", f"{SPEC_LABEL}={_spec()}", "--network", NETWORK, "--ip", host.address,
         "--privileged", "--cgroupns", "private", "--tmpfs", "/run", "--tmpfs", "/run/lock", "--tmpfs", "/tmp:exec",
         "--shm-size", "768g", "--env", f"container_uuid={uuid.uuid5(uuid.NAMESPACE_DNS, host.name)}",
-        # Nobody answers there, so a lookup of a name from outside fails at once instead of after a time-out.
         "--dns", DEPOT_ADDRESS,
         *(word for path, target in binds.items() for word in ("--volume", f"{inside(path)}:{target}")),
         HOST_IMAGE,
     )  # fmt: skip
-    docker("exec", "--interactive", host.name, "tee", "/root/.ssh/authorized_keys", stdin=SSH_KEY.with_suffix(".pub").read_text())
+    public_key = SSH_KEY.with_suffix(".pub").read_text()
+    docker("exec", "--interactive", host.name, "tee", "/root/.ssh/authorized_keys", stdin=public_key)
+
+
+def _out_of_reach(host: Host) -> bool:
+    """By a fault, so that there is nothing to wait for."""
+    return bool({"hung", "unreachable", "ssh_down", "docker_stopped"} & faults.active(host).keys())
 
 
 def _wait_until_ready(host: Host) -> None:

@@ -19,16 +19,13 @@ class LabError(Exception):
     """Something the user can mend; its text says how."""
 
 
-def run(*argv: str | Path, env: Mapping[str, str] | None = None, cwd: Path | None = None, stdin: str | None = None) -> str:
+def run(*argv: str | Path, env: Mapping[str, str] | None = None, stdin: str | None = None) -> str:
     """Run a command and return its output; a failure is a LabError with the last lines of what it said."""
     done = subprocess.run(
         [str(arg) for arg in argv],
         env={**os.environ, **(env or {})},
-        cwd=cwd,
-        input=stdin,
-        stdin=subprocess.DEVNULL if stdin is None else None,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        input=stdin or "",
+        capture_output=True,
         text=True,
         check=False,
     )
@@ -40,8 +37,8 @@ def run(*argv: str | Path, env: Mapping[str, str] | None = None, cwd: Path | Non
 
 def succeeds(*argv: str | Path) -> bool:
     """Whether a command ends with status 0; its output is not wanted."""
-    quiet = subprocess.DEVNULL
-    return not subprocess.run([str(arg) for arg in argv], stdin=quiet, stdout=quiet, stderr=quiet, check=False).returncode
+    done = subprocess.run([str(arg) for arg in argv], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    return done.returncode == 0
 
 
 def say(text: str) -> None:
@@ -66,7 +63,7 @@ def digest(*parts: str | Path) -> str:
             continue
         for path in sorted(_files(part)):
             total.update(str(path.relative_to(part.parent)).encode() + b"\0")
-            total.update(os.readlink(path).encode() if path.is_symlink() else path.read_bytes())
+            total.update(str(path.readlink()).encode() if path.is_symlink() else path.read_bytes())
             total.update(b"x" if os.access(path, os.X_OK) else b"-")
     return total.hexdigest()[:16]
 

@@ -1,15 +1,18 @@
 # Copyright (c) 2026 vllm_ascend.pd_serving contributors
 # SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
-"""What the depot container runs: Debian's docker-registry, and over HTTP the git repositories, the pip index and the files.
+"""What the depot container runs: Debian's docker-registry, and over HTTP git repositories, pip index and files.
 
     /git/<any prefix>/<owner>/<repo>.git   smart git, read-only, through git's own http-backend
     /simple/                               pip index (PEP 503)
     /files/                                plain files
+
+It also answers DNS, with "no such name": Docker's own resolver passes on to it what it does not know.
 """
 
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -114,10 +117,22 @@ def run_git(variables: dict[str, str], body: bytes) -> tuple[dict[str, str], byt
     return {name: value.strip() for name, _colon, value in lines}, answer
 
 
+def deny_names() -> None:
+    """Without an answer every look-up of an outside name on a host would last ten seconds."""
+    no_such_name = b"\x81\x83"  # flags: response, recursion desired and available, NXDOMAIN
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("0.0.0.0", 53))
+        while True:
+            query, client = server.recvfrom(4096)
+            end = query.index(b"\0", 12) + 5  # the question: name, type, class
+            server.sendto(query[:2] + no_such_name + b"\0\1" + b"\0" * 6 + query[12:end], client)
+
+
 def main() -> None:
     registry = subprocess.Popen(["docker-registry", "serve", "/server/registry.yml"])
     server = ThreadingHTTPServer(("0.0.0.0", PORT), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=deny_names, daemon=True).start()
     sys.exit(registry.wait())  # Docker restarts the container
 
 

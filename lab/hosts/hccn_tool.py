@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
 """Stand-in for hccn_tool: the read-only calls that a preflight makes, in the real tool's layout.
 
-    hccn_tool -i N -link|-net_health|-ip|-vnic|-tls|-gateway|-netdetect|-lldp -g
-    hccn_tool -i N -hccs_ping|-ping -g address A.B.C.D
+hccn_tool -i N -link|-net_health|-ip|-vnic|-tls|-gateway|-netdetect|-lldp -g
+hccn_tool -i N -hccs_ping|-ping -g address A.B.C.D
 """
 
 import json
 import os
+import signal
 import sys
 
 HARDWARE = "/usr/local/Ascend/driver/hardware/state.json"
@@ -51,12 +52,16 @@ def tls(state, chip):
 
 def gateway(state, chip):
     address = conf(f"gateway_{chip}")
-    return f"default gateway:{address}, Iface:eth{chip}" if address else "Get gateway failed, because no gateway was preset there!"
+    if not address:
+        return "Get gateway failed, because no gateway was preset there!"
+    return f"default gateway:{address}, Iface:eth{chip}"
 
 
 def netdetect(state, chip):
     address = conf(f"netdetect_{chip}")
-    return f"netdetect address: {address}" if address else "Get netdetect failed, because no netdetect was preset there!"
+    if not address:
+        return "Get netdetect failed, because no netdetect was preset there!"
+    return f"netdetect address: {address}"
 
 
 def lldp(state, chip):
@@ -69,22 +74,22 @@ def lldp(state, chip):
 
 
 def reachable(state, network, address):
-    """A peer's chip answers in the SuperPod over HCCS, and over RoCE while the own link is up."""
-    prefix, _dot, rest = address.partition(".".join(network.split(".")) + ".")
-    host, _dot, last = rest.partition(".")
-    if prefix or not last.isdigit() or not 10 <= int(last) < 10 + CHIPS:
+    """A peer's chip answers in the SuperPod over HCCS, and anywhere over RoCE."""
+    parts = address.split(".")
+    if ".".join(parts[:2]) != network or len(parts) != 4 or not parts[3].isdigit():
         return False
-    superpod = state["fabric"].get(host)
-    return superpod is not None and (network == ROCE or superpod == state["superpod"])
+    superpod = state["fabric"].get(parts[2])
+    chip_exists = 10 <= int(parts[3]) < 10 + CHIPS
+    return chip_exists and superpod is not None and (network == ROCE or superpod == state["superpod"])
 
 
 def ping(state, chip, address, network):
-    answered = reachable(state, network, address) and chip not in state["link_down"]
-    head = f"device {chip} PING {address}"
-    received = 3 if answered else 0
-    rows = [f"recv seq={seq},time={0.05 + chip / 1000:.6f}ms" if answered else f"recv time out seq={seq}" for seq in range(3)]
-    tail = f"3 packets transmitted, {received} received, {100 - received * 100 // 3 if not answered else 0:.2f}% packet loss"
-    return "\n".join([head, *rows, tail]), 0 if answered else 1
+    lines = [f"device {chip} PING {address}"]
+    if reachable(state, network, address) and chip not in state["link_down"]:
+        lines += [f"recv seq={number},time={0.05 + number / 1000:.6f}ms" for number in range(3)]
+        return "\n".join([*lines, "3 packets transmitted, 3 received, 0.00% packet loss"]), 0
+    lines += [f"recv time out seq={number}" for number in range(3)]
+    return "\n".join([*lines, "3 packets transmitted, 0 received, 100.00% packet loss"]), 1
 
 
 SHOW = {
@@ -120,6 +125,7 @@ def main(argv):
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end quietly in front of `head`
     output, status = main(sys.argv[1:])
     print(output)
     sys.exit(status)

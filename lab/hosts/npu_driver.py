@@ -1,6 +1,6 @@
 # Copyright (c) 2026 vllm_ascend.pd_serving contributors
 # SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
-"""What the driver of a simulated host does at boot, and whenever its hardware changes: device nodes and version files."""
+"""What a simulated host's driver does at boot and when its hardware changes: device nodes and version files."""
 
 import json
 import os
@@ -34,8 +34,10 @@ gateway_{chip}={gateway}
 
 def write(path, text):
     """In place, so that a container that mounts the file sees it too."""
-    if not os.path.exists(path) or open(path).read() != text:
-        with open(path, "w") as file:
+    with open(path, "a+") as file:
+        file.seek(0)
+        if file.read() != text:
+            file.truncate(0)
             file.write(text)
 
 
@@ -54,7 +56,9 @@ def main():
     write(f"{DRIVER}/version.info", VERSION_INFO.format(driver=state["driver"], inner=inner))
     if not os.path.exists("/etc/hccn.conf") and not os.path.exists("/var/lib/hidden/etc/hccn.conf"):
         roce = f"10.90.{state['host']}"
-        rows = (HCCN_CONF.format(chip=chip, address=f"{roce}.{chip + 10}", gateway=f"{roce}.1") for chip in range(CHIPS))
+        rows = (
+            HCCN_CONF.format(chip=chip, address=f"{roce}.{chip + 10}", gateway=f"{roce}.1") for chip in range(CHIPS)
+        )
         write("/etc/hccn.conf", "".join(rows))
 
 

@@ -2,14 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
 """Stand-in for npu-smi on an A3 host: `info`, `info -m`, `info -l` and `info -t spod-info` in the real tool's layouts.
 
-What it shows comes from the host's hardware state and from the processes that really run there: an engine (`vllm serve`)
-holds the chips that it can see and that ASCEND_RT_VISIBLE_DEVICES leaves it, and their HBM is used accordingly.
+What it shows comes from the host's hardware state and from the processes that really run there: an engine
+(`vllm serve`) holds the chips that it can see and that ASCEND_RT_VISIBLE_DEVICES leaves it, and uses their HBM.
 """
 
 import json
 import os
 import re
+import signal
 import sys
+from itertools import pairwise
 
 HARDWARE = "/usr/local/Ascend/driver/hardware/state.json"
 CARDS, CHIPS_PER_CARD = 8, 2
@@ -37,10 +39,12 @@ class Layout:
 
     def row(self, left, middle, *values):
         first, second = self.values
-        return f"| {left:<26}| {middle:<14}| {f'{values[0]:<{first}}{values[1]:<{second}}{values[2]}':<{self.rest - 1}}|"
+        return (
+            f"| {left:<26}| {middle:<14}| {f'{values[0]:<{first}}{values[1]:<{second}}{values[2]}':<{self.rest - 1}}|"
+        )
 
     def process_row(self, chip, pid, *values):
-        last = "| ".join(f"{value:<{width + 1}}" for value, width in zip(values, self.process))
+        last = "| ".join(f"{value:<{width + 1}}" for value, width in zip(values, self.process, strict=False))
         return f"| {chip:<26}| {pid:<14}| {last}|"
 
 
@@ -67,11 +71,10 @@ def processes():
 
 
 def is_engine(argv):
-    """Command line of an engine: a `vllm` program followed by its verb `serve`, not a shell that was told to run one."""
+    """Whether this is the command line of `vllm serve` itself, not of a shell that was told to run it."""
     if os.path.basename(argv[0]) in ("bash", "sh", "docker", "tini", "docker-init", "sudo"):
         return False
-    pairs = zip(argv, argv[1:])
-    return any(os.path.basename(program) == "vllm" and verb == "serve" for program, verb in pairs)
+    return any(os.path.basename(program) == "vllm" and verb == "serve" for program, verb in pairwise(argv))
 
 
 def holds_through_parent(pid):
@@ -197,7 +200,7 @@ def main(argv):
     simple = {(): info, ("-m",): mapping, ("-l",): listing}.get(tuple(argv[1:]))
     if simple:
         return simple(state), 0
-    options = dict(zip(argv[1::2], argv[2::2]))
+    options = dict(zip(argv[1::2], argv[2::2], strict=False))
     if options.get("-t") != "spod-info":
         return "This device does not support querying " + str(options.get("-t")) + ".", 1
     card, place = options.get("-i", ""), options.get("-c", "0")
@@ -209,6 +212,7 @@ def main(argv):
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end quietly in front of `head`
     output, status = main(sys.argv[1:])
     print(output)
     sys.exit(status)

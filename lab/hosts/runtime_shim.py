@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
 """OCI runtime in front of runc, at runc's own path, so that no daemon.json has to name it.
 
-1. Where root lacks CAP_SYS_RESOURCE (some sandboxes), runc fails on what it may not do: the capability is left out, limits
-   are held to the present hard ones, a negative oom_score_adj is not set. `docker inspect` still shows what was asked for.
-2. What a simulated host is shown of its hardware (/proc/meminfo and the like, by bind mounts), its containers are shown too.
+1. Where root lacks CAP_SYS_RESOURCE (some sandboxes), runc fails on what it may not do: the capability is left out,
+   limits are held to the present hard ones, a negative oom_score_adj is not set. `docker inspect` shows what was asked.
+2. What a simulated host is shown of its hardware (/proc/meminfo and the like, by bind mounts), its containers see too.
 """
 
 import json
