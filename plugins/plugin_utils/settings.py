@@ -73,11 +73,7 @@ class Settings:
 
     def of_host(self, host: str, name: str, default: Any = None) -> Any:
         """The host's own value, ``default`` where it says nothing."""
-        key = (host, name)
-        if key not in self._checked:
-            raw = self._inventory.get(host, {}).get(name)
-            self._checked[key] = raw if raw is None else self._typed(name, raw, host)
-        value = self._checked[key]
+        value = self._own(host, name)
         if value is not None:
             return value
         if default is not None:
@@ -85,8 +81,16 @@ class Settings:
         fallback = VARIABLES[name].default
         return None if fallback is FROM_PROFILE else fallback
 
+    def _own(self, host: str, name: str) -> Any:
+        """What the host states, in the variable's type; ``None``: nothing, or nothing that can be used."""
+        key = (host, name)
+        if key not in self._checked:
+            raw = self._inventory.get(host, {}).get(name)
+            self._checked[key] = raw if raw is None else self._typed(name, raw, host)
+        return self._checked[key]
+
     def is_set(self, host: str, name: str) -> bool:
-        return self._inventory.get(host, {}).get(name) is not None
+        return self._own(host, name) is not None
 
     def cluster(self, name: str, default: Any = None) -> Any:
         """The one value of the cluster."""

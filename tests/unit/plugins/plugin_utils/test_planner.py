@@ -1,0 +1,539 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""The planner: layers, instances, ports, chips, and everything that is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.plan_rules import PLAN_RULES
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.planner import plan
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.profiles import PROFILES
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.settings import Report
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import VARIABLES
+from hypothesis import given
+from hypothesis import strategies as st
+
+from .clusters import MODEL, aggregated, cluster, engine, environment, facts_of, found, planned, rules, service
+
+EXTERNAL = {"data_parallel_mode": "external"}
+
+
+def mooncake(*args: Any, **kwargs: Any) -> dict[str, Any]:
+    return planned(*args, pd_profile="mooncake", **kwargs)
+
+
+# ---- shape ----
+
+
+@pytest.mark.parametrize("profile", sorted(PROFILES))
+def test_a_plan_is_plain_json(profile: str) -> None:
+    names = ["h1", "h2"]
+    inventory = {name: {"pd_profile": profile, "pd_model_path": MODEL} for name in names}
+    groups = {"prefill": names[:1], "decode": names[1:], "proxy": names[:1], "engine": names}
+    made = plan(inventory, groups)
+    assert json.loads(json.dumps(made)) == made
+
+
+def test_a_second_planning_gives_the_same() -> None:
+    inventory, groups = cluster(prefill=2, decode=2)
+    assert plan(inventory, groups) == plan(inventory, groups)
+
+
+def test_the_inventory_is_not_changed() -> None:
+    inventory, groups = cluster(pd_vllm_args={"additional-config": {"a": 1}}, pd_env={"A": 1})
+    before = json.dumps(inventory)
+    plan(inventory, groups)
+    assert json.dumps(inventory) == before
+
+
+def test_a_finding_without_an_explanation_cannot_be_made() -> None:
+    with pytest.raises(KeyError):
+        Report().add("no-such-rule", "x")
+    assert all(text.endswith(".") for text in PLAN_RULES.values())
+
+
+# ---- layers ----
+
+LAYERS = ["pd_{}", "decode_{}", "pd_instance_{}", "pd_host_{}"]
+
+
+@pytest.mark.parametrize("strongest", range(len(LAYERS)))
+def test_later_layers_win(strongest: int) -> None:
+    """Each layer says its own number; the strongest that speaks is heard."""
+    said = {name.format("vllm_args"): {"seed": i} for i, name in enumerate(LAYERS[: strongest + 1])}
+    said |= {name.format("env"): {"A": i} for i, name in enumerate(LAYERS[: strongest + 1])}
+    made = mooncake(**said)
+    assert engine(made, "decode-d1-0")["vllm_args"]["seed"] == strongest
+    assert environment(made, "decode-d1-0")["A"] == str(strongest)
+    expected = {0: 0, 1: 0, 2: 2, 3: 3}[strongest]  # decode's layer is nothing to prefill
+    assert engine(made, "prefill-p1-0")["vllm_args"]["seed"] == expected
+
+
+def test_mappings_merge_and_null_removes() -> None:
+    made = planned(
+        pd_vllm_args={"additional-config": {"a": {"x": 1, "y": 2}}},
+        decode_vllm_args={"additional-config": {"a": {"y": None}, "enable_mlapo": None}, "speculative-config": None},
+        pd_env={"OMP_NUM_THREADS": None, "NEW": "1"},
+    )
+    args = engine(made, "decode-d1-0")["vllm_args"]
+    assert args["additional-config"]["a"] == {"x": 1}
+    assert "enable_mlapo" not in args["additional-config"]
+    assert "speculative-config" not in args
+    assert "speculative-config" in engine(made, "prefill-p1-0")["vllm_args"]
+    env = environment(made, "decode-d1-0")
+    assert "OMP_NUM_THREADS" not in env
+    assert env["NEW"] == "1"
+
+
+def test_any_spelling_lies_on_any_other() -> None:
+    made = planned(pd_vllm_args={"max_num_seqs": 8}, decode_vllm_args={"no-trust-remote-code": True})
+    args = engine(made, "decode-d1-0")["vllm_args"]
+    assert (args["max-num-seqs"], args["trust-remote-code"]) == (8, False)
+    assert engine(made, "decode-d1-0")["config"]["no-trust-remote-code"] is True
+
+
+def test_instance_entries_have_layers_of_their_own() -> None:
+    entries = [
+        {"name": "a", "devices": [0, 1, 2, 3], "vllm_args": {"seed": 1}, "env": {"A": "1"}},
+        {"name": "b", "devices": [4, 5, 6, 7], "parallel": {"tensor_parallel_size": 2, "data_parallel_size": 2}},
+    ]
+    made = mooncake(decode_instances=entries)
+    assert engine(made, "decode-d1-a-0")["vllm_args"]["seed"] == 1
+    assert environment(made, "decode-d1-a-0")["A"] == "1"
+    assert engine(made, "decode-d1-b-0")["vllm_args"]["data-parallel-size"] == 2
+
+
+# ---- refusals ----
+
+
+@pytest.mark.parametrize(
+    ("variables", "rule", "words"),
+    [
+        ({"pd_vllm_args": {"port": 1}}, "owned-option", ["port", "decode_port"]),
+        ({"decode_vllm_args": {"tp": 4}}, "owned-option", ["tensor-parallel-size", "decode_parallel"]),
+        ({"decode_vllm_args": {"kv-transfer-config": {}}}, "owned-option", ["decode_kv_transfer_config"]),
+        ({"decode_vllm_args": {"kv-cache-memory-bytes": 1}}, "owned-option", ["pd_kv_cache_memory_bytes"]),
+        ({"decode_vllm_args": {"headless": None}}, "owned-option", ["pd_instance"]),
+        ({"decode_vllm_args": {"served_model_name": "x"}}, "owned-option", ["pd_served_model_name"]),
+        (
+            {"decode_vllm_args": {"additional-config": {"sparse_kv_offload_config": {"topk_buffer_size": 1}}}},
+            "owned-option",
+            ["topk_buffer_size", "pd_topk_buffer_size"],
+        ),
+        ({"decode_vllm_args": {"max-num-seq": 4}}, "unknown-option", ["max-num-seqs"]),
+        ({"decode_vllm_args": {"tokenizer-mode": "fast"}}, None, []),  # any word: vLLM takes registered ones
+        ({"decode_vllm_args": {"kv-cache-dtype": "fp7"}}, "option-choice", ["fp7", "auto"]),
+        ({"decode_env": {"HCCL_IF_IP": "1"}}, "environment", ["HCCL_IF_IP", "pd_address"]),
+        ({"decode_env": {"ASCEND_RT_VISIBLE_DEVICES": "1"}}, "environment", ["pd_devices"]),
+        ({"decode_env": {"LD_LIBRARY_PATH": "/x"}}, "environment", ["pd_prepend_paths"]),
+        ({"decode_env": {"PYTHONPATH": None}}, "environment", ["pd_prepend_paths"]),
+        ({"decode_env": {"A": "$HOME"}}, "environment", ["$"]),
+        ({"decode_env": {"A": "x\ny"}}, "environment", ["line break"]),
+        ({"decode_env": {"A": {"b": 1}}}, "environment", ["not a word"]),
+        ({"decode_env": {"A B": "1"}}, "environment", ["no name"]),
+        ({"pd_profile": "sparse"}, "variable-choice", ["sparse_kv_offload"]),
+        ({"pd_build": "perhaps"}, "variable-type", ["not true or false"]),
+        ({"decode_port": "http"}, "variable-type", ["not a whole number"]),
+        ({"pd_dram_size_per_dp_gb": "many"}, "variable-type", ["not auto"]),
+        ({"pd_devices": 4}, "variable-type", ["not a list"]),
+        ({"decode_vllm_args": "--seed 1"}, "variable-type", ["not a mapping"]),
+        ({"pd_modell_path": "x"}, "unknown-variable", ["pd_model_path"]),
+        ({"decode_vlm_args": {}}, "unknown-variable", ["decode_vllm_args"]),
+        ({"decode_kv_transfer_config": {"kv_port": 1}}, "owned-kv-field", ["kv_port", "decode_kv_port"]),
+        ({"pd_address": "db.example"}, "address-not-ipv4", ["IPv4"]),
+        ({"pd_address": "2001:db8::10"}, "address-not-ipv4", ["IPv4"]),
+        ({"decode_instances": [{"devices": [0]}]}, "instance-entry", ["without a name"]),
+        ({"decode_instances": [{"name": "a", "chips": [0]}]}, "instance-entry", ["chips", "devices"]),
+        ({"pd_devices": [0, 0]}, "device-list", ["different"]),
+        ({"decode_instances": [{"name": "a", "devices": [16]}]}, "device-list", ["[16]"]),
+        ({"decode_parallel": {"tensor_parallel_size": 32}}, "layout", ["= 32 chips, but d1 16 = 16"]),
+        ({"decode_kv_port": 65530}, "port-range", ["65535"]),
+    ],
+)
+def test_refused_with_what_is_right(variables: dict[str, Any], rule: str | None, words: list[str]) -> None:
+    made = planned(hosts={"d1": variables})
+    if rule is None:
+        assert rules(made) == []
+        return
+    finding = next(one for one in made["findings"] if one["rule"] == rule)
+    text = " ".join(str(value) for value in finding.values())
+    for word in words:
+        assert word in text
+    assert finding["severity"] == "error"
+
+
+@pytest.mark.parametrize("option", ["host", "port", "data-parallel-rank", "nnodes", "device-ids", "config"])
+def test_a_refused_option_does_not_reach_the_engine(option: str) -> None:
+    plain = engine(planned(), "decode-d1-0")["vllm_args"]
+    assert engine(planned(pd_vllm_args={option: 7}), "decode-d1-0")["vllm_args"] == plain
+
+
+def test_one_finding_for_the_same_mistake_on_many_hosts() -> None:
+    finding = found(planned(decode=6, pd_modell="x"), "unknown-variable")
+    assert "7 hosts: p1, d1, d2, d3, …" in finding["found"]
+    assert finding["host"] == ""
+
+
+def test_cluster_wide_values_must_agree() -> None:
+    finding = found(planned(hosts={"p1": {"pd_image": "a"}, "d1": {"pd_image": "b"}}), "variable-differs")
+    assert "p1: 'a'; d1: 'b'" in finding["found"]
+
+
+def test_missing_groups_and_model() -> None:
+    made = plan({"p1": {}}, {"prefill": ["p1"]})
+    assert rules(made).count("no-hosts") == 2  # decode and proxy
+    assert found(made, "model-path")["mend"] == "set pd_model_path"
+
+
+def test_groups_may_have_other_names() -> None:
+    inventory, _ = cluster(pd_groups={"prefill": "left", "decode": "right", "proxy": "front"})
+    made = plan(inventory, {"left": ["p1"], "right": ["d1"], "front": ["d1"], "prefill": ["d1"]})
+    assert [instance["name"] for instance in made["instances"]] == ["prefill-p1", "decode-d1"]
+    assert made["proxy"]["host"] == "d1"
+
+
+def test_two_proxies_are_refused() -> None:
+    inventory, groups = cluster()
+    assert "one-proxy" in rules(plan(inventory, groups | {"proxy": ["p1", "d1"]}))
+
+
+def test_hosts_of_an_instance_must_agree_on_sizes() -> None:
+    hosts = {
+        name: {"pd_instance": "x", "decode_parallel": {"tensor_parallel_size": 8, "data_parallel_size": n}}
+        for name, n in (("d1", 4), ("d2", 2))
+    }
+    assert (
+        "d2 {'tensor_parallel_size': 8, 'data_parallel_size': 2}"
+        in found(mooncake(decode=2, hosts=hosts), "instance-differs")["found"]
+    )
+
+
+def test_connectors_are_told_one_size_of_each_side() -> None:
+    made = mooncake(decode=2, hosts={"d2": {"decode_parallel": {"tensor_parallel_size": 8, "data_parallel_size": 2}}})
+    assert "decode-d2" in found(made, "sizes-differ")["found"]
+
+
+GARBAGE = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 70000) | st.text(max_size=6) | st.sampled_from(["auto", "10G", "a b"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(
+    profile=st.sampled_from(sorted(PROFILES)),
+    everywhere=st.dictionaries(st.sampled_from(sorted(set(VARIABLES) - {"pd_profile"})), GARBAGE, max_size=4),
+    here=st.dictionaries(st.sampled_from(sorted(VARIABLES)), GARBAGE, max_size=4),
+)
+def test_whatever_is_written_is_planned_or_told(profile: str, everywhere: dict[str, Any], here: dict[str, Any]) -> None:
+    """Mistakes are findings: nothing that a user writes ends in a traceback."""
+    inventory = {
+        "h1": {"pd_profile": profile, "pd_model_path": MODEL, **everywhere},
+        "h2": {"pd_profile": profile, "pd_model_path": MODEL, **everywhere, **here},
+    }
+    made = plan(inventory, {"prefill": ["h1"], "decode": ["h2"], "proxy": ["h1"], "engine": ["h1", "h2"]})
+    assert json.loads(json.dumps(made)) == made
+
+
+# ---- instances ----
+
+
+def test_2p2d_with_external_ranks() -> None:
+    sizes = {"tensor_parallel_size": 8, "data_parallel_size": 4, **EXTERNAL}
+    made = mooncake(
+        prefill=2,
+        decode=2,
+        prefill_parallel=sizes,
+        decode_parallel=sizes,
+        hosts={h: {"pd_instance": h[0]} for h in ("p1", "p2", "d1", "d2")},
+    )
+    assert rules(made) == []
+    assert len(made["engines"]) == 8
+    ranks = [
+        (e["host"], e["data_parallel_rank"], e["http"]["port"], e["devices"][0])
+        for e in made["engines"]
+        if e["role"] == "decode"
+    ]
+    assert ranks == [("d1", 0, 7200, 0), ("d1", 1, 7201, 8), ("d2", 2, 7200, 0), ("d2", 3, 7201, 8)]
+    assert len(made["proxy"]["decode"]) == len(made["proxy"]["prefill"]) == 4
+    last = engine(made, "decode-d-3")
+    assert last["vllm_args"]["data-parallel-address"] == "10.0.1.12"
+    assert environment(made, "decode-d-3")["ASCEND_RT_VISIBLE_DEVICES"] == "8,9,10,11,12,13,14,15"
+    config = last["vllm_args"]["kv-transfer-config"]
+    assert config["kv_connector_extra_config"] == {side: {"dp_size": 4, "tp_size": 8} for side in ("prefill", "decode")}
+
+
+def test_external_ranks_of_a_host_share_one_container() -> None:
+    sizes = {"tensor_parallel_size": 4, "data_parallel_size": 4, **EXTERNAL}
+    made = mooncake(decode_parallel=sizes)
+    own = service(made, "decode-d1")
+    assert [command["name"] for command in own["commands"]] == [f"decode-d1-{i}" for i in range(4)]
+    assert set(own["commands"][1]["env"]) == {"HCCL_IF_BASE_PORT", "ASCEND_RT_VISIBLE_DEVICES"}
+    assert not set(own["env"]) & set(own["commands"][1]["env"])
+    assert own["ready"]["urls"] == [f"http://127.0.0.1:{port}/health" for port in range(7200, 7204)]
+    assert len(own["files"]) == 4
+
+
+def test_internal_data_parallelism_over_hosts() -> None:
+    sizes = {"tensor_parallel_size": 4, "data_parallel_size": 8}
+    made = mooncake(decode=2, decode_parallel=sizes, hosts={h: {"pd_instance": "x"} for h in ("d1", "d2")})
+    head, follower = engine(made, "decode-x-0")["vllm_args"], engine(made, "decode-x-1")["vllm_args"]
+    expected = {"data-parallel-size": 8, "data-parallel-size-local": 4, "data-parallel-rpc-port": 13389}
+    assert expected.items() <= head.items()
+    assert expected.items() <= follower.items()
+    assert (head["data-parallel-start-rank"], follower["data-parallel-start-rank"]) == (0, 4)
+    assert (head["data-parallel-address"], follower["data-parallel-address"]) == ("10.0.1.11", "10.0.1.11")
+    assert follower["headless"] is True
+    assert not {"host", "port"} & set(follower)
+
+
+def test_what_only_a_server_takes_is_kept_from_followers() -> None:
+    sizes = {"tensor_parallel_size": 4, "data_parallel_size": 8}
+    hosts = {h: {"pd_instance": "x"} for h in ("d1", "d2")}
+    made = mooncake(decode=2, decode_parallel=sizes, hosts=hosts, decode_vllm_args={"api-server-count": 4})
+    assert engine(made, "decode-x-0")["vllm_args"]["api-server-count"] == 4
+    assert "api-server-count" not in engine(made, "decode-x-1")["vllm_args"]
+
+
+def test_prefill_and_decode_on_one_host() -> None:
+    inventory, _ = cluster(
+        prefill=1,
+        decode=0,
+        pd_profile="mooncake",
+        prefill_parallel={"tensor_parallel_size": 8},
+        decode_parallel={"tensor_parallel_size": 2, "data_parallel_size": 4, **EXTERNAL},
+    )
+    made = plan(inventory, {group: ["p1"] for group in ("prefill", "decode", "proxy")})
+    assert rules(made) == []
+    devices = [chip for item in made["engines"] for chip in item["devices"]]
+    assert devices == list(range(16))
+    ports = [(e["first"], e["last"]) for e in made["ports"] if e["fixed"]]
+    assert all(a[1] < b[0] for a, b in zip(sorted(ports), sorted(ports)[1:]))  # noqa: B905 - pairs of neighbours
+    assert len({environment(made, e["name"])["HCCL_IF_BASE_PORT"] for e in made["engines"]}) == 5
+
+
+def test_an_unprivileged_container_counts_its_own_chips_from_zero() -> None:
+    entries = [{"name": "a", "devices": [0, 1]}, {"name": "b", "devices": [2, 3]}]
+    for privileged, seen in ((True, "2,3"), (False, "0,1")):
+        made = mooncake(decode_instances=entries, pd_container_privileged=privileged)
+        assert environment(made, "decode-d1-b-0")["ASCEND_RT_VISIBLE_DEVICES"] == seen
+        nodes = service(made, "decode-d1-b")["container"]["devices"]
+        assert ("/dev/davinci0" in nodes) is privileged
+
+
+def test_stated_chips() -> None:
+    made = mooncake(hosts={"d1": {"pd_devices": [4, 5, 6, 7]}})
+    assert engine(made, "decode-d1-0")["devices"] == [4, 5, 6, 7]
+    assert engine(made, "decode-d1-0")["vllm_args"]["tensor-parallel-size"] == 4
+    assert service(made, "decode-d1")["container"]["devices"][:4] == [f"/dev/davinci{i}" for i in (4, 5, 6, 7)]
+
+
+def test_instances_that_share_chips_are_refused() -> None:
+    entries = [{"name": "a", "devices": [0, 1]}, {"name": "b", "devices": [1, 2]}]
+    assert "[1]" in found(mooncake(decode_instances=entries), "device-list")["found"]
+
+
+def test_sizes_say_how_many_chips_an_instance_takes() -> None:
+    entries = [{"name": name, "parallel": {"tensor_parallel_size": 4}} for name in "abc"]
+    made = mooncake(hosts={"d1": {"decode_instances": entries}})
+    assert [e["devices"][0] for e in made["engines"] if e["role"] == "decode"] == [0, 4, 8]
+    unsized = mooncake(hosts={"d1": {"decode_instances": [{"name": name} for name in "ab"]}})
+    told = [finding["found"] for finding in unsized["findings"] if finding["rule"] == "device-list"]
+    assert told == ["decode-d1-a shares d1 with other instances and neither its chips nor its sizes are stated"]
+
+
+def test_a2_has_eight_chips_and_another_image() -> None:
+    made = mooncake(pd_npu_generation="A2")
+    assert len(engine(made, "prefill-p1-0")["devices"]) == 8
+    assert made["images"]["prefill"]["base"] == "quay.io/ascend/vllm-ascend:v0.26.0rc1-openeuler"
+    assert engine(made, "prefill-p1-0")["vllm_args"]["kv-transfer-config"]["kv_port"] == 28000
+
+
+def test_probed_chips_count() -> None:
+    made = plan(*cluster(pd_profile="mooncake"), {"d1": facts_of("10.0.1.11", chips=8)})
+    assert len(engine(made, "decode-d1-0")["devices"]) == 8
+
+
+def test_changed_sizes_and_order_of_hosts_derive_everything_anew() -> None:
+    hosts = {h: {"pd_instance": "x"} for h in ("d1", "d2")}
+    inventory, groups = cluster(
+        decode=2,
+        hosts=hosts,
+        pd_profile="mooncake",
+        decode_parallel={"tensor_parallel_size": 4, "data_parallel_size": 8, **EXTERNAL},
+    )
+    first = plan(inventory, groups)
+    for host in ("d1", "d2"):
+        inventory[host]["decode_parallel"] = {"tensor_parallel_size": 8, "data_parallel_size": 4, **EXTERNAL}
+    halved = plan(inventory, groups)
+    turned = plan(inventory, groups | {"decode": ["d2", "d1"]})
+    decode = [[e for e in made["engines"] if e["role"] == "decode"] for made in (first, halved, turned)]
+    assert [len(engines) for engines in decode] == [8, 4, 4]
+    assert [e["devices"] for e in decode[1]] == [list(range(8)), list(range(8, 16))] * 2
+    assert [(e["host"], e["data_parallel_rank"]) for e in decode[2]] == [("d2", 0), ("d2", 1), ("d1", 2), ("d1", 3)]
+    assert {e["vllm_args"]["data-parallel-address"] for e in decode[2]} == {"10.0.1.12"}
+    sizes = engine(halved, "prefill-p1-0")["vllm_args"]["kv-transfer-config"]["kv_connector_extra_config"]["decode"]
+    assert sizes == {"dp_size": 4, "tp_size": 8}
+
+
+# ---- other ways to serve ----
+
+
+def test_aggregated_has_no_proxy_and_is_asked_directly() -> None:
+    made = aggregated(hosts=2, pd_instance="all", engine_parallel={"tensor_parallel_size": 8, "data_parallel_size": 4})
+    assert made["proxy"] is None
+    assert made["verify"]["url"] == "http://10.0.1.10:8080"
+    assert [item["kind"] for item in made["services"]] == ["engine", "engine"]
+    assert "kv-transfer-config" not in engine(made, "engine-all-0")["vllm_args"]
+
+
+def test_profiles_that_are_no_guide_set_nothing_of_their_own() -> None:
+    args = engine(mooncake(), "decode-d1-0")["vllm_args"]
+    assert set(args) == {"model", "host", "port", "tensor-parallel-size", "kv-transfer-config"}
+    assert set(environment(mooncake(), "decode-d1-0")) == {
+        "VLLM_HOST_IP",
+        "HCCL_IF_IP",
+        "HCCL_SOCKET_IFNAME",
+        "GLOO_SOCKET_IFNAME",
+        "TP_SOCKET_IFNAME",
+        "HCCL_IF_BASE_PORT",
+    }
+
+
+def test_layerwise_needs_the_other_proxy() -> None:
+    assert planned(pd_profile="mooncake_layerwise")["proxy"]["flavour"] == "layerwise"
+    assert mooncake()["proxy"]["flavour"] == "standard"
+
+
+def test_connector_settings_of_the_user_are_kept() -> None:
+    made = mooncake(
+        pd_kv_transfer_config={"kv_connector_extra_config": {"use_ascend_direct": True}},
+        prefill_kv_transfer_config={
+            "kv_connector": "MultiConnector",
+            "kv_connector_extra_config": {
+                "connectors": [
+                    {"kv_connector": "MooncakeConnectorV1"},
+                    {"kv_connector": "AscendStoreConnector", "kv_connector_extra_config": {"backend": "memcache"}},
+                ]
+            },
+        },
+    )
+    assert rules(made) == []
+    config = engine(made, "prefill-p1-0")["vllm_args"]["kv-transfer-config"]
+    peer, store = config["kv_connector_extra_config"]["connectors"]
+    assert (peer["kv_role"], peer["kv_port"]) == ("kv_producer", 36000)
+    assert peer["kv_connector_extra_config"]["decode"] == {"dp_size": 1, "tp_size": 16}
+    assert store["kv_role"] == "kv_producer"
+    assert config["kv_connector_extra_config"]["use_ascend_direct"] is True
+    assert service(made, "memcache-meta")["host"] == "p1"
+    assert "MMC_LOCAL_CONFIG_PATH" in environment(made, "prefill-p1-0")
+
+
+def test_custom_takes_any_connector_and_hosts_without_chips() -> None:
+    config = {"kv_connector": "NixlConnector", "kv_role": "kv_both"}
+    made = planned(pd_profile="custom", pd_kv_transfer_config=config, pd_devices=[], pd_environment_scripts=[])
+    assert rules(made) == []
+    assert engine(made, "decode-d1-0")["vllm_args"]["kv-transfer-config"] == config
+    assert engine(made, "decode-d1-0")["vllm_args"]["tensor-parallel-size"] == 1
+    own = service(made, "decode-d1")
+    assert own["container"]["devices"] == []
+    assert own["sources"] == []
+    assert not [mount for mount in own["container"]["mounts"] if "Ascend" in mount or "hccn" in mount]
+    assert not [name for name in environment(made, "decode-d1-0") if name.startswith(("HCCL", "ASCEND"))]
+    assert made["unknowns"] == []
+
+
+# ---- ports ----
+
+
+def test_stated_ports_stay_and_clashes_are_told() -> None:
+    finding = found(planned(hosts={"p1": {"prefill_port": 21600}}), "port-clash")
+    assert "port 21600" in finding["found"]
+    assert finding["host"] == "p1"
+
+
+def test_defaults_move_out_of_the_way() -> None:
+    made = mooncake(proxy_port=7100)
+    assert rules(made) == []
+    assert engine(made, "prefill-p1-0")["http"]["port"] == 7101
+
+
+def test_nothing_stands_in_mooncakes_band() -> None:
+    for profile in ("mooncake", "mooncake_layerwise", "context_parallel"):
+        made = planned(prefill=2, pd_profile=profile)
+        inside = [e for e in made["ports"] if e["fixed"] and e["first"] < 36000 and e["last"] >= 20000]
+        assert inside == []
+
+
+def test_kv_ports_count_over_all_ranks() -> None:
+    sizes = {"tensor_parallel_size": 4, "data_parallel_size": 8}
+    made = mooncake(decode=2, decode_parallel=sizes, hosts={h: {"pd_instance": "x"} for h in ("d1", "d2")})
+    spans = [
+        (e["host"], e["first"], e["last"])
+        for e in made["ports"]
+        if e["purpose"] == "KV transfer control" and e["host"] != "p1"
+    ]
+    assert spans == [("d1", 36000, 36015), ("d2", 36016, 36031)]
+
+
+def test_instances_on_one_host_have_kv_ports_of_their_own() -> None:
+    entries = [{"name": name, "parallel": {"tensor_parallel_size": 4}} for name in "ab"]
+    made = mooncake(hosts={"d1": {"decode_instances": entries}})
+    ports = [e["vllm_args"]["kv-transfer-config"]["kv_port"] for e in made["engines"] if e["role"] == "decode"]
+    assert ports == [36000, 36004]
+
+
+def test_ports_in_the_ephemeral_range_are_reserved_and_what_was_reserved_stays() -> None:
+    facts = {"d1": facts_of("10.0.1.11")}
+    facts["d1"]["host"]["reserved_ports"] = [[8080, 8080], [50030, 50040]]
+    made = plan(*cluster(pd_profile="mooncake"), facts)
+    assert made["hosts"]["d1"]["reserved_ports"] == ["8080", "36000-36015", "50000-50040"]
+
+
+# ---- the rest ----
+
+
+def test_no_proxy_covers_the_cluster_where_a_proxy_is_set() -> None:
+    env = environment(planned(pd_env={"http_proxy": "http://192.0.2.1:3128", "no_proxy": "internal"}), "decode-d1-0")
+    assert env["no_proxy"] == "internal,127.0.0.1,localhost,10.0.1.10,10.0.1.11"
+    assert env["NO_PROXY"] == "127.0.0.1,localhost,10.0.1.10,10.0.1.11"
+    assert "no_proxy" not in environment(planned(), "decode-d1-0")
+
+
+def test_values_become_the_words_that_a_shell_would_export() -> None:
+    env = environment(planned(pd_env={"A": True, "B": 1, "C": 0.5, "D": "false"}), "decode-d1-0")
+    assert (env["A"], env["B"], env["C"], env["D"]) == ("true", "1", "0.5", "false")
+
+
+def test_addresses_come_from_the_inventory_then_from_probes_then_are_unknown() -> None:
+    inventory, groups = cluster()
+    for variables in inventory.values():
+        del variables["pd_address"], variables["pd_nic"]
+    assert plan(inventory, groups)["hosts"]["d1"]["address"] == "<unknown: serving address of d1>"
+    probed = plan(inventory, groups, {"d1": facts_of("192.0.2.7", "bond0")})["hosts"]["d1"]
+    assert (probed["address"], probed["nic"]) == ("192.0.2.7", "bond0")
+    inventory["d1"]["pd_address"] = "192.0.2.8"
+    assert plan(inventory, groups, {"d1": facts_of("192.0.2.7")})["hosts"]["d1"]["address"] == "192.0.2.8"
+
+
+def test_probes_are_told_the_peers() -> None:
+    inventory, groups = cluster(hosts={"d1": {"pd_address": None, "ansible_host": "192.0.2.9"}})
+    probe = plan(inventory, groups)["probe"]
+    assert probe["p1"]["peers"] == [{"address": "192.0.2.9", "ports": [20050, 29181, 50000]}]
+    assert probe["d1"]["model_paths"] == [MODEL]
+    assert "/etc/hccn.conf" in probe["d1"]["paths"]
+
+
+def test_the_model_may_be_mounted_from_further_up() -> None:
+    mounts = service(planned(pd_model_mount="/data"), "decode-d1")["container"]["mounts"]
+    assert "/data:/data:ro" in mounts
+    assert not [mount for mount in mounts if MODEL in mount]
+
+
+def test_several_served_names() -> None:
+    made = planned(pd_served_model_name="a b")
+    assert engine(made, "decode-d1-0")["vllm_args"]["served-model-name"] == ["a", "b"]
+    assert made["verify"]["requests"][0]["body"]["model"] == "a"
