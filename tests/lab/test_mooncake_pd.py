@@ -78,11 +78,9 @@ def test_prefill_over_two_nodes_and_decode_through_the_real_proxy(lab: Lab, olde
     )
     head = lab.serve(hosts[0], lab.model(MLA_MODEL), **wide, node_rank=0, port=ports[0])
     tail = lab.serve(hosts[1], lab.model(MLA_MODEL), **wide, node_rank=1, headless=True)
-    recompute = {"recompute_scheduler_enable": True}
-    narrow = engine(
-        "MooncakeConnectorV1", "kv_consumer", 36200, additional_config=recompute, max_num_batched_tokens=128
-    )
-    decode = lab.serve(hosts[2], lab.model(MLA_MODEL), **narrow, port=ports[1], max_num_seqs=4)
+    own = {"additional_config": {"recompute_scheduler_enable": True}, "max_num_batched_tokens": 128, "max_num_seqs": 4}
+    narrow = engine("MooncakeConnectorV1", "kv_consumer", 36200, port=ports[1], **own)
+    decode = lab.serve(hosts[2], lab.model(MLA_MODEL), **narrow)
     head.until(READY)
     decode.until(READY)
     tail.until("init engine")

@@ -65,10 +65,10 @@ def decode(
 
 def start(lab: Lab, hosts: tuple[Host, Host], p: dict[str, Any], d: dict[str, Any]) -> tuple[Process, Process, str]:
     """Prefill, decode and the proxy's URL, all ready."""
-    engines = lab.serve(hosts[0], lab.model(), **p), lab.serve(hosts[1], lab.model(), **d)
-    for engine in engines:
-        engine.until(READY)
-    return *engines, lab.proxy(hosts[0], "0.26.0rc1", "layerwise_server_example", p["port"], d["port"])
+    first, second = lab.serve(hosts[0], lab.model(), **p), lab.serve(hosts[1], lab.model(), **d)
+    first.until(READY)
+    second.until(READY)
+    return first, second, lab.proxy(hosts[0], "0.26.0rc1", "layerwise_server_example", p["port"], d["port"])
 
 
 def test_prompt_travels_from_prefill_to_decode_through_the_real_proxy(lab: Lab) -> None:
@@ -85,9 +85,10 @@ def test_prompt_travels_from_prefill_to_decode_through_the_real_proxy(lab: Lab) 
     assert status == 200
     assert body.rstrip().endswith(b"data: [DONE]")
     assert body.count(b"data: ") == 5
-    several = {"model": "deepseek-v3.2", "prompt": ["one " * 9, "two " * 9], "max_tokens": 2}
+    prompts = ["one " * 9, "two " * 9]
+    several = {"model": "deepseek-v3.2", "prompt": prompts, "max_tokens": 2}
     texts = [choice["text"].split()[0] for choice in json.loads(call(f"{url}/v1/completions", several)[1])["choices"]]
-    assert texts == [digest(tokenize(text)) for text in several["prompt"]]
+    assert texts == [digest(tokenize(text)) for text in prompts]
     metrics = call(f"http://127.0.0.1:{ports[1]}/metrics")[1].decode()
     labels = 'engine="0",model_name="deepseek-v3.2",finished_reason="length"'
     assert f"vllm:request_success_total{{{labels}}} 4.0" in metrics

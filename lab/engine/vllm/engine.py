@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import itertools
 import os
 import sys
@@ -235,7 +236,7 @@ class Engine:
         if message["type"] == "hold":
             core.replica.held[message["request"]] = {**message["payload"], "pulls": len(core.replica.ranks)}
         elif message["type"] == "push":
-            await core.connector.push(message)  # type: ignore[union-attr]
+            await core.connector.push(message)
         return {"type": "done"}
 
     async def _replica_work(self, message: Message) -> Message:
@@ -252,9 +253,9 @@ class Engine:
 
     def _describe(self) -> None:
         try:
-            from vllm_ascend import decode_extension  # only in a tree of the small-packet gather fork
-        except ImportError:
-            pass
+            decode_extension = importlib.import_module("vllm_ascend.decode_extension")
+        except ModuleNotFoundError:
+            pass  # only in a tree of the small-packet gather fork
         else:
             text = decode_extension.describe(self.config.enforce_eager)
             if text and self.sparse is not None:

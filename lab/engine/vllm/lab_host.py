@@ -18,7 +18,6 @@ from hashlib import sha256
 from pathlib import Path
 
 GIB = 1 << 30
-_ROOT = Path(os.environ.get("LAB_ENGINE_ROOT", "/"))
 # The driver's folder is bind-mounted into every engine container; a lab host may show its memory and CPU there, since
 # /proc of a nested container is that of the real machine.
 _SHOWN = "/usr/local/Ascend/driver/lab-host"
@@ -26,7 +25,7 @@ _SHOWN = "/usr/local/Ascend/driver/lab-host"
 
 def at(path: str) -> Path:
     """Where an absolute path of the host lies."""
-    return _ROOT / path.lstrip("/")
+    return Path(os.environ.get("LAB_ENGINE_ROOT", "/")) / path.lstrip("/")
 
 
 @dataclass
@@ -102,7 +101,7 @@ def occupy(chip: int) -> socket.socket | None:
     An abstract socket lives in the network namespace, which containers with the host's network share, and ends with its
     owner.
     """
-    scope = sha256(str(_ROOT).encode()).hexdigest()[:8]
+    scope = sha256(str(at("/")).encode()).hexdigest()[:8]
     holder = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         holder.bind(f"\0lab-npu-{scope}-{chip}")

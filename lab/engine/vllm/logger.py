@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from typing import TextIO
 
 _FORMAT = "%(levelname)s %(asctime)s [%(filename)s:%(lineno)d] %(message)s"
 
@@ -19,11 +20,22 @@ class _ProcessFormatter(logging.Formatter):
         return "\n".join(prefix + line for line in text.splitlines()) if prefix else text
 
 
+class _Stdout(logging.StreamHandler):  # type: ignore[type-arg]
+    """Writes to what sys.stdout is now, not to what it was when the logger was made."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> TextIO:
+        return sys.stdout
+
+
 def init_logger(name: str) -> logging.Logger:
     """A logger that writes as vLLM does; the same one for the same name."""
     root = logging.getLogger("vllm")
     if not root.handlers:
-        handler = logging.StreamHandler(sys.stdout)
+        handler = _Stdout()
         handler.setFormatter(_ProcessFormatter(_FORMAT, datefmt="%m-%d %H:%M:%S"))
         root.addHandler(handler)
         root.setLevel(logging.INFO)

@@ -7,6 +7,7 @@ Order and words of vllm_ascend/worker/worker.py and of sparse_kv_offload_manager
 
 from __future__ import annotations
 
+import importlib
 import os
 import socket
 import time
@@ -22,9 +23,9 @@ from vllm_ascend.ascend_config import SparseKVOffload
 from vllm_ascend.worker import libraries
 
 try:  # a tree with the bounded host pool (vllm-ascend PR 14921) brings this module
-    from vllm_ascend.worker import sparse_memory_plan
-except ImportError:
-    sparse_memory_plan = None  # type: ignore[assignment]
+    sparse_memory_plan = importlib.import_module("vllm_ascend.worker.sparse_memory_plan")
+except ModuleNotFoundError:
+    sparse_memory_plan = None
 
 logger = init_logger("vllm_ascend.worker.worker")
 _ALIGNMENT = 2 << 20

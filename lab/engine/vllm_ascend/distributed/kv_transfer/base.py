@@ -124,3 +124,6 @@ class Connector:
     async def save(self, request: Request) -> dict[str, Any] | None:
         """Hand a computed prompt's KV on; what the response carries as kv_transfer_params."""
         return None
+
+    async def push(self, message: Message) -> None:
+        """What the ranks of a node without scheduler do when the replica's prefill is done."""
