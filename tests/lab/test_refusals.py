@@ -63,6 +63,8 @@ def refused(process: Process, text: str, loaded: bool) -> None:
         (env(VLLM_HOST_IP="0.0.0.0"), "must be a numeric IPv4 address reachable by the peer", True),
         (env(MEMFABRIC_HYBRID_EXTEND_LIB_PATH=None), "MEMFABRIC_HYBRID_EXTEND_LIB_PATH is not set", True),
         (remove("etc/ascend_install.info"), "/etc/ascend_install.info failed", True),
+        (write("usr/local/Ascend/driver/version.info", "Version=25.3.rc1\n"), "25.3.rc1 does not support GVA", True),
+        (write("modules/triton-3.5.0.dist-info/METADATA", "Name: triton\nVersion: 3.5.0\n"), "0 active drivers", False),
         (remove("modules/memfabric_hybrid"), "Please install memfabric_hybrid", True),
         (write("memfabric_hybrid/lib64/libmf_hybm_accoffload.so", ""), "offload launch load library failed", True),
         (remove("clang/include/omp.h"), "'omp.h' file not found", True),

@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from vllm import bench as cli_bench
 from vllm.api_server import tokenize
 from vllm.engine import digest
 
@@ -92,7 +94,22 @@ def test_prompt_travels_from_prefill_to_decode_through_the_real_proxy(lab: Lab) 
     metrics = call(f"http://127.0.0.1:{ports[1]}/metrics")[1].decode()
     labels = 'engine="0",model_name="deepseek-v3.2",finished_reason="length"'
     assert f"vllm:request_success_total{{{labels}}} 4.0" in metrics
+    bench(url, "random", "--random-input-len", "2000", "--random-output-len", "4", folder=lab.folder)
+    file = lab.folder / "prompts.jsonl"
+    file.write_text(json.dumps({"prompt": PROMPT}) + "\n", encoding="utf-8")
+    bench(url, "custom", "--dataset-path", str(file), "--custom-output-len", "4", folder=lab.folder)
     assert (first.stop(), second.stop()) == (0, 0)
+
+
+def bench(url: str, dataset: str, *more: str, folder: Path) -> None:
+    """Guide 1's benchmark command, shortened."""
+    line = f"--backend openai --base-url {url} --endpoint /v1/completions --model deepseek-v3.2 --trust-remote-code "
+    line += f"--dataset-name {dataset} --percentile-metrics ttft,tpot --metric-percentiles 0,50,100 --num-prompts 4 "
+    line += "--max-concurrency 2 --ignore-eos --temperature 0 --save-result --result-filename b.json"
+    assert cli_bench.main([*line.split(), "--result-dir", str(folder), *more]) == 0
+    result = json.loads((folder / "b.json").read_text(encoding="utf-8"))
+    assert (result["completed"], result["failed"], result["total_output_tokens"]) == (4, 0, 16)
+    assert 0 < result["p0_ttft_ms"] <= result["median_ttft_ms"] <= result["p100_ttft_ms"]
 
 
 def test_wrong_answers_without_hccn_conf(lab: Lab) -> None:

@@ -91,6 +91,7 @@ class Engine:
             self._meet_data_parallel_peers()
         worker = self.worker = Worker(self.config, self.settings, self.sparse)  # kept: it holds chips and ports
         with process("Worker_TP0"):
+            libraries.check_triton()
             worker.init_device()
             nodes = self._meet_nodes()
             worker.init_communication()

@@ -8,8 +8,10 @@ which skipped one (a plain `docker exec`, for example) fails as it would there.
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -17,6 +19,8 @@ from pathlib import Path
 from vllm import lab_host
 
 _FIXED_FILES = ("/usr/local/Ascend/driver/version.info", "/usr/local/Ascend/driver/lib64")
+# vllm-ascend's layerwise_and_sparse_kv_cache_offloading.md asks for it with MemFabric 1.2.
+_OLDEST_DRIVER = (25, 5, 1)
 _CONTROL_NODES = ("/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc")
 
 
@@ -34,6 +38,12 @@ def check_import() -> None:
     for path in _FIXED_FILES:
         if not lab_host.at(path).exists():
             raise ImportError(f"libascend_hal.so: {missing} ({path} is not visible)")
+
+
+def check_triton() -> None:
+    """triton shares its module with triton-ascend; with both installed, the one without an NPU driver is found."""
+    if any(distribution.metadata["Name"] == "triton" for distribution in importlib.metadata.distributions()):
+        raise RuntimeError("0 active drivers ([]). There should only be one.")
 
 
 def check_control_nodes() -> None:
@@ -62,11 +72,15 @@ def check_memfabric() -> None:
         raise RuntimeError(
             "MemFabric: open file /etc/ascend_install.info failed, cannot get the driver version, ret -1"
         )
-    path = next(line.partition("=")[2].strip() for line in install.read_text(encoding="utf-8").splitlines()
-                if line.startswith("Driver_Install_Path_Param="))  # fmt: skip
+    path = install.read_text(encoding="utf-8").partition("Driver_Install_Path_Param=")[2].partition("\n")[0].strip()
     version = lab_host.at(f"{path}/driver/version.info")
-    if not version.is_file() or "ersion=" not in version.read_text(encoding="utf-8"):
+    text = version.read_text(encoding="utf-8") if version.is_file() else ""
+    found = re.search(r"(?m)^Version=(\d+)\.(\d+)\.(?:rc)?(\d+)", text)
+    if found is None:
         raise RuntimeError(f"MemFabric: cannot read the driver version from {path}/driver/version.info, ret -1")
+    if tuple(map(int, found.groups())) < _OLDEST_DRIVER:
+        given = found[0].partition("=")[2]
+        raise RuntimeError(f"MemFabric: driver {given} does not support GVA, 25.5.1 or newer is needed")
 
 
 def offload_library() -> None:
