@@ -7,12 +7,12 @@ from __future__ import annotations
 import argparse
 import fcntl
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 from lab import content, debian, engine, faults, images, layout, nodes
 from lab.layout import Host
@@ -86,9 +86,10 @@ def status(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def ssh(arguments: argparse.Namespace) -> int:
+def ssh(arguments: argparse.Namespace) -> NoReturn:
     """A shell on a host, or one command."""
-    return subprocess.run(nodes.ssh_command(arguments.host, *arguments.command), check=False).returncode
+    command = nodes.ssh_command(arguments.host, *arguments.command)
+    os.execvp(command[0], command)
 
 
 def fault(arguments: argparse.Namespace) -> None:
@@ -111,6 +112,7 @@ def list_faults(arguments: argparse.Namespace) -> None:
 
 def _setup() -> None:
     debian.install_missing()
+    engine.check_machine()
     rootfs = debian.host_rootfs()
     images.prepare_rootfs(rootfs)
     if engine.start(rootfs):

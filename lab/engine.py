@@ -8,11 +8,13 @@ its init process ends (`down`, or any kind of kill), and with it go all containe
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 
 from lab.layout import (
@@ -47,13 +49,22 @@ def client_environment() -> dict[str, str]:
     return {"DOCKER_HOST": f"unix://{ENGINE_SOCKET}", "PATH": path, "DOCKER_BUILDKIT": "0"}
 
 
-def start(rootfs: Path) -> bool:
-    """Start the engine, and give the machine its leg in the lab's network; whether that was to be done."""
+def check_machine() -> None:
+    """Two labs would have the same addresses. One whose checkout is gone is stopped: nobody else could."""
     other = _owner()
     if other and other != STATE:
         if other.exists():
             raise LabError(f"another lab is running on this machine: stop it with {other.parent}/lab/lab down")
-        _kill(_leg_pid())  # its checkout is gone, nobody can stop it any more
+        _kill(_leg_pid())
+    addresses = json.loads(run("ip", "-json", "address", "show"))
+    for link in addresses:
+        for address in link["addr_info"]:
+            if link["ifname"] != CONTROL_LEG and ip_address(address["local"]) in ip_network(SUBNET):
+                raise LabError(f"{SUBNET}, which the lab needs, is in use on {link['ifname']}")
+
+
+def start(rootfs: Path) -> bool:
+    """Start the engine, and give the machine its leg in the lab's network; whether that was to be done."""
     if running():
         return False
     with step("lab engine"):
@@ -81,7 +92,8 @@ def stop() -> None:
     for victim in filter(None, [pid, *_strays()]):
         _kill(victim)
     ENGINE_SOCKET.unlink(missing_ok=True)
-    _remove_cgroups()
+    if _owner() is None:
+        _remove_cgroups()
 
 
 def _spawn(rootfs: Path) -> int:

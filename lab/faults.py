@@ -78,26 +78,24 @@ def _line(path: str, text: str, first: bool = False) -> dict[str, Sequence[Step]
     return {"on": (lambda host, _: write(host, add),), "off": (lambda host, _: write(host, take),)}
 
 
-def _model(change: Callable[[Path, Path], None], pattern: str) -> dict[str, Sequence[Step]]:
-    """Something below a model's folder (its name is the value), kept aside while `change` puts another in its place."""
+def _model(what: str, pattern: str, change: Callable[[Path, Path], None]) -> dict[str, Sequence[Step]]:
+    """A model's folder, or the first file in it that fits, kept aside while `change` puts another in its place."""
 
-    def paths(host: Host, value: str) -> tuple[Path, Path]:
-        kept = host.folder / "hidden" / value
-        kept.mkdir(parents=True, exist_ok=True)
-        aside = next(kept.glob("*"), None)
-        models = host.folder / "data" / "models"
-        original = next((models / value).glob(pattern)) if pattern else models / value
-        return (original.parent / aside.name if aside else original), aside or kept / original.name
+    def kept(host: Host) -> Path:
+        folder = host.folder / "hidden" / what
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
     def on(host: Host, value: str) -> None:
-        original, aside = paths(host, value)
-        original.rename(aside)
+        model = host.folder / "data" / "models" / value
+        original = min(model.glob(pattern)) if pattern else model
+        aside = original.rename(kept(host) / original.name)
         change(aside, original)
 
     def off(host: Host, value: str) -> None:
-        original, aside = paths(host, value)
-        original.unlink(missing_ok=True)
-        aside.rename(original)
+        models = host.folder / "data" / "models"
+        for aside in kept(host).iterdir():
+            aside.replace((models / value if pattern else models) / aside.name)
 
     return {"on": (on,), "off": (off,)}
 
@@ -119,7 +117,11 @@ STOP_DOCKER = _inside("systemctl", "stop", "docker.socket", "docker.service")
 START_DOCKER = _inside("systemctl", "start", "docker")
 
 
-FAKE_CLOCK = "echo '{value}' > /etc/faketimerc; ls /usr/lib/*/faketime/libfaketime.so.1 > /etc/ld.so.preload"
+# sshd itself must keep the true time: its sandbox does not let the library work.
+FAKE_CLOCK = (
+    "echo SetEnv LD_PRELOAD=$(ls /usr/lib/*/faketime/libfaketime.so.1) FAKETIME={value} FAKETIME_DISABLE_SHM=1"
+    " FAKETIME_DONT_FAKE_MONOTONIC=1 > /etc/ssh/sshd_config.d/clock.conf; systemctl reload ssh"
+)
 FOREIGN_JOB = ("systemd-run", "--quiet", "--unit=pretrain", "--setenv=ASCEND_RT_VISIBLE_DEVICES={value}",
                "python3", "-c", "import signal; signal.pause()", "pretrain_gpt.py")  # fmt: skip
 LISTENER = ("systemd-run", "--quiet", "--unit=listener-{each}", "python3", "-m", "http.server", "{each}")
@@ -171,9 +173,9 @@ FAULTS: dict[str, Fault] = {
     ),
     "docker_stopped": Fault("Docker is stopped", on=(STOP_DOCKER,), off=(START_DOCKER,), volatile=True),
     "clock_skew": Fault(
-        "clock VALUE seconds off (in programs started from now on)", "+300",
+        "clock VALUE seconds off, for whoever comes over SSH from now on", "+300",
         on=(_inside("sh", "-c", FAKE_CLOCK),),
-        off=(_inside("rm", "-f", "/etc/ld.so.preload", "/etc/faketimerc"),),
+        off=(_inside("rm", "/etc/ssh/sshd_config.d/clock.conf"), _inside("systemctl", "reload", "ssh")),
     ),
     "proxy_env": Fault(
         "/etc/environment sets http_proxy without no_proxy",
@@ -220,9 +222,13 @@ FAULTS: dict[str, Fault] = {
     ),
     "hung": Fault("nothing on the host runs on", on=(_outside("pause"),), off=(_outside("unpause"),), volatile=True),
     # model files
-    "model_shard_missing": Fault("one weight file of model VALUE is missing", MODEL, **_model(_nothing, "*-00007-*")),
-    "model_shard_short": Fault("one weight file of model VALUE is half there", MODEL, **_model(_half, "*-00009-*")),
-    "model_missing": Fault("no folder of model VALUE", MODEL, **_model(_nothing, "")),
+    "model_shard_missing": Fault(
+        "one weight file of model VALUE is missing", MODEL, **_model("missing", "*-00007-*", _nothing)
+    ),
+    "model_shard_short": Fault(
+        "one weight file of model VALUE is half there", MODEL, **_model("short", "*-00009-*", _half)
+    ),
+    "model_missing": Fault("no folder of model VALUE", MODEL, **_model("model", "", _nothing)),
 }  # fmt: skip
 
 
