@@ -255,8 +255,10 @@ def upstream(version: str) -> Path:
     """The unpacked source distribution of a vllm-ascend release, for its real proxies."""
     name = f"vllm_ascend-{version}"
     cache = REPO / ".cache" / "sdist"
-    archive = next((path for path in REPO.glob(f".*/**/{name}.tar.gz")), cache / f"{name}.tar.gz")
-    if not archive.is_file():
+    depot = REPO / ".lab" / "depot" / "cache" / "sdists"  # a lab that was up has them already
+    archive = next((place / f"{name}.tar.gz" for place in (depot, cache) if (place / f"{name}.tar.gz").is_file()), None)
+    if archive is None:
+        archive = cache / f"{name}.tar.gz"
         tool = shutil.which("unearth", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
         if tool is None:
             pytest.skip("unearth is not installed: upstream's proxies cannot be fetched")
