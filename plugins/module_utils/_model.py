@@ -1,6 +1,6 @@
 # Copyright (c) 2026 vllm_ascend.pd_serving contributors
 # SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
-"""The face `model`: what a model folder holds, without reading or changing its weights."""
+"""The face `model`: what a model folder holds. Of the weights only headers are read; nothing is changed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Sequence
 
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._parallel import Deadline, run_all
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._safetensors import expected_bytes
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._tree import LIMIT, Tree, why
 
 # What sizing and the rules read of a model's config.json; all else stays on the host.
@@ -78,7 +79,7 @@ def empty(reason: str | None = None) -> dict[str, Any]:
         "torch_dtype": None,
         "quantization": None,
         "tokenizer": [],
-        "shards": {"count": 0, "missing": [], "bytes": 0, "declared_bytes": None, "lfs_pointers": []},
+        "shards": {"count": 0, "missing": [], "bytes": 0, "declared_bytes": None, "lfs_pointers": [], "short": []},
         "total_bytes": 0,
         "digest": None,
         "reasons": [reason] if reason else [],
@@ -218,17 +219,37 @@ def _shards(tree: Tree, path: str, sizes: dict[str, int], indexes: list[str], re
         for name in sorted(expected & set(sizes))
         if sizes[name] < _LFS_POINTER_SIZE and _is_pointer(tree, path, name)
     ]
+    short = _short(tree, path, sizes, sorted(expected & set(sizes) - set(pointers)))
     if missing:
         reasons.append(f"{path}: {len(missing)} of {len(expected)} weight files are missing")
     if pointers:
         reasons.append(f"{path}: {len(pointers)} weight files are Git LFS pointers, not weights")
+    if short:
+        reasons.append(f"{path}: {len(short)} weight files are cut short")
     return {
         "count": len(expected),
         "missing": missing,
         "bytes": sum(sizes[name] for name in expected if name in sizes),
         "declared_bytes": declared,
         "lfs_pointers": pointers,
+        "short": short,
     }
+
+
+def _short(tree: Tree, path: str, sizes: dict[str, int], names: Sequence[str]) -> list[dict[str, Any]]:
+    """Safetensors files that end before their data does."""
+    found = []
+    for name in names:
+        if not name.endswith(".safetensors"):
+            continue
+        try:
+            with tree.path(path + "/" + name).open("rb") as stream:
+                expected = expected_bytes(stream)
+        except OSError:
+            continue
+        if expected is not None and sizes[name] < expected:
+            found.append({"name": name, "size_bytes": sizes[name], "expected_bytes": expected})
+    return found
 
 
 def _is_pointer(tree: Tree, path: str, name: str) -> bool:

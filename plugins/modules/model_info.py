@@ -10,7 +10,7 @@ version_added: 0.1.0
 description:
   - Reads a model's configuration, index, quantisation description and tokenizer files, and whether every weight file
     is there.
-  - Weights are not read, and nothing in the folder is changed.
+  - Of the weights only headers are read, and nothing in the folder is changed.
 extends_documentation_fragment:
   - vllm_ascend.pd_serving.attributes.info_module
   - vllm_ascend.pd_serving.probe
@@ -86,6 +86,12 @@ model:
           description: Names of files that are Git LFS pointers in place of weights.
           type: list
           elements: str
+        short:
+          description:
+            - Safetensors files that end before their data does, with C(name) (str), C(size_bytes) (int) and
+              C(expected_bytes) (int).
+          type: list
+          elements: dict
     total_bytes:
       description: Size in bytes of all files directly in the folder.
       type: int
@@ -111,7 +117,7 @@ model:
         settings: {model_quant_type: W8A8_DYNAMIC}
         tensors: {W8A8_DYNAMIC: 91991}
       tokenizer: [tokenizer.json, tokenizer_config.json]
-      shards: {count: 163, missing: [], bytes: 688586727753, declared_bytes: 688586727753, lfs_pointers: []}
+      shards: {count: 163, missing: [], bytes: 688586727753, declared_bytes: 688586727753}
       reasons: []
 timing:
   description: Where the time went, in seconds. See RV(vllm_ascend.pd_serving.host_probe#module:timing).

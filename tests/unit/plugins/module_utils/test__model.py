@@ -4,18 +4,25 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import _model
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import _model, _safetensors
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._parallel import Deadline
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._tree import Tree
 from hypothesis import given
 from hypothesis import strategies as st
 
 CONFIGS = sorted((Path(__file__).parents[2] / "data" / "models").glob("*.json"))
+
+
+def shard(size: int) -> bytes:
+    """A safetensors file of that size in bytes, with one tensor."""
+    header = json.dumps({"__metadata__": {}, "a": {"data_offsets": [0, size - 108]}}).ljust(100).encode()
+    return len(header).to_bytes(8, "little") + header + b"\1" * (size - 108)
 
 
 @pytest.fixture
@@ -42,8 +49,8 @@ def folder(tmp_path: Path) -> Path:
     }
     for name, content in files.items():
         (tmp_path / name).write_text(json.dumps(content))
-    (tmp_path / "model-1-of-2.safetensors").write_bytes(b"\1" * 3000)
-    (tmp_path / "model-2-of-2.safetensors").write_bytes(b"\2" * 2000)
+    (tmp_path / "model-1-of-2.safetensors").write_bytes(shard(3000))
+    (tmp_path / "model-2-of-2.safetensors").write_bytes(shard(2000))
     (tmp_path / "tokenizer.json").write_text("{}")
     return tmp_path
 
@@ -67,7 +74,14 @@ def test_whole(folder: Path) -> None:
         "tensors": {"W8A8_DYNAMIC": 1, "FLOAT": 1},
     }
     assert found["tokenizer"] == ["tokenizer.json", "tokenizer_config.json"]
-    assert found["shards"] == {"count": 2, "missing": [], "bytes": 5000, "declared_bytes": 4900, "lfs_pointers": []}
+    assert found["shards"] == {
+        "count": 2,
+        "missing": [],
+        "bytes": 5000,
+        "declared_bytes": 4900,
+        "lfs_pointers": [],
+        "short": [],
+    }
     assert found["total_bytes"] == sum(path.stat().st_size for path in folder.iterdir())
     assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.iterdir()} == before
 
@@ -93,6 +107,22 @@ def test_lfs_pointer(folder: Path) -> None:
     assert look(folder)["shards"]["lfs_pointers"] == [shard.name]
 
 
+@pytest.mark.parametrize("kept", [0, 4, 50, 1999])
+def test_a_half_downloaded_shard(folder: Path, kept: int) -> None:
+    (folder / "model-2-of-2.safetensors").write_bytes(shard(2000)[:kept])
+    found = look(folder)
+    assert [(entry["name"], entry["size_bytes"]) for entry in found["shards"]["short"]] == [
+        ("model-2-of-2.safetensors", kept)
+    ]
+    assert found["reasons"] == [f"{folder}: 1 weight files are cut short"]
+
+
+@given(st.binary(max_size=200) | st.binary(max_size=90).map(lambda header: len(header).to_bytes(8, "little") + header))
+def test_any_bytes_have_an_expected_size_or_none(content: bytes) -> None:
+    expected = _safetensors.expected_bytes(io.BytesIO(content))
+    assert expected is None or expected >= 8
+
+
 def test_no_index(folder: Path) -> None:
     (folder / "model.safetensors.index.json").unlink()
     found = look(folder)
@@ -110,7 +140,7 @@ def test_no_weights(folder: Path) -> None:
     [
         lambda folder: (folder / "config.json").write_text('{"num_hidden_layers": 62}'),
         lambda folder: (folder / "tokenizer.json").write_text("{ }"),
-        lambda folder: (folder / "model-1-of-2.safetensors").write_bytes(b"\1" * 3001),
+        lambda folder: (folder / "model-1-of-2.safetensors").write_bytes(shard(3001)),
         lambda folder: (folder / "quant_model_description.json").unlink(),
         lambda folder: (folder / "tokenizer.json").rename(folder / "tokenizer.model"),
     ],
