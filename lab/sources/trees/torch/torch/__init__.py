@@ -8,11 +8,14 @@ As much as upstream's tools/test_memfabric_pd_read.py and memfabric_hybrid use; 
 from __future__ import annotations
 
 import ctypes
+import types
 from collections.abc import Iterator
 
 __version__ = "2.10.0"
 uint8 = "torch.uint8"
 bfloat16 = "torch.bfloat16"
+# memfabric_hybrid asks for this name when it compiles its offload library (_acc_offload_build.py).
+_C = types.SimpleNamespace(_GLIBCXX_USE_CXX11_ABI=True)
 _SIZES = {uint8: 1, bfloat16: 2}
 
 
