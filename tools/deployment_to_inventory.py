@@ -29,28 +29,27 @@ from typing import Any
 
 import yaml
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / ".cache" / "dev"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / ".cache" / "dev"))
 
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import connectors  # noqa: E402
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.engine_options import (  # noqa: E402
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import connectors
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.engine_options import (
     NEEDS_HTTP,
     OWNED,
 )
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.environment import (  # noqa: E402
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.environment import (
     OWNED as OWNED_ENV,
 )
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.environment import (  # noqa: E402
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.environment import (
     PATH_LIKE,
 )
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.layers import merge  # noqa: E402
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.options import (  # noqa: E402
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.layers import merge
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.options import (
     OptionTable,
     option_table,
 )
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.port_plan import RPC_PORT  # noqa: E402
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.profiles import PROFILES  # noqa: E402
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import VARIABLES  # noqa: E402
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.port_plan import RPC_PORT
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.profiles import PROFILES
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import VARIABLES
 
 MASTER_PORT = VARIABLES["pd_master_port"].default
 VLLM_PORT, VLLM_RPC_PORT, VLLM_MASTER_PORT = 8000, 29550, 29501  # vLLM's own defaults
@@ -420,7 +419,7 @@ class Writer:
 
     def _kv_ports(self, role: str) -> dict[int, int]:
         """Stated control ports, where they do not stand in Mooncake's random band and so would be moved anyway."""
-        result = {}
+        result: dict[int, int] = {}
         if self.profile == "custom":
             return {}
         for engine in (engine for engine in self.engines if engine.role == role):
@@ -460,14 +459,15 @@ class Writer:
     # -- single values --
 
     def _single_values(self) -> None:
-        for variable, option, default in (
-            ("pd_http_host", "host", "0.0.0.0"),
-            ("pd_kv_cache_memory_bytes", "kv-cache-memory-bytes", None),
-        ):
-            self._per_host(
-                variable,
-                lambda e, o=option, d=default: e.options.get(o) if e.options.get(o) != d and not e.headless else None,
-            )
+        def stated(option: str, default: Any) -> Callable[[Engine], Any]:
+            def value(engine: Engine) -> Any:
+                own = engine.options.get(option)
+                return None if engine.headless or own == default else own
+
+            return value
+
+        self._per_host("pd_http_host", stated("host", "0.0.0.0"))
+        self._per_host("pd_kv_cache_memory_bytes", stated("kv-cache-memory-bytes", None))
 
     def _per_host(self, variable: str, value: Callable[[Engine], Any]) -> None:
         """A variable of hosts: for all, for the group, or for the host alone, as high as it fits."""
@@ -566,8 +566,8 @@ class Writer:
             if self.groups[role]:
                 children[role]["vars"] = self.groups[role]
         if self.roles != ["engine"]:
-            first = next(e.node for e in self.engines if e.role == "prefill") if "prefill" in self.roles else 0
-            children["proxy"] = {"hosts": {self.names[first]: None}}
+            front = next((e.node for e in self.engines if e.role == "prefill"), self.engines[0].node)
+            children["proxy"] = {"hosts": {self.names[front]: None}}
         return {"all": {"vars": self.all, "children": children}}
 
 
@@ -609,7 +609,7 @@ def comparable_kv(config: Mapping[str, Any]) -> Mapping_:
     return {**result, "kv_connector_extra_config": extra} if extra else result
 
 
-def common(values: Sequence[Mapping_], deep: bool = True) -> Mapping_:
+def common(values: Sequence[Mapping[str, Any]], deep: bool = True) -> Mapping_:
     """Entries that all mappings have alike; ``deep``: also the common part of mappings inside."""
     if not values:
         return {}
@@ -625,7 +625,7 @@ def common(values: Sequence[Mapping_], deep: bool = True) -> Mapping_:
     return result
 
 
-def remainder(value: Mapping_, below: Mapping[str, Any]) -> Mapping_:
+def remainder(value: Mapping[str, Any], below: Mapping[str, Any]) -> Mapping_:
     """What must lie on ``below`` to give ``value``. Nothing of ``below`` may be unwanted."""
     result: Mapping_ = {}
     for key, own in value.items():

@@ -114,9 +114,9 @@ def claims_of_role(
     for name in names:
         shared = settings.of_host(name, "pd_instance") or (role if role in profile.one_instance else name)
         listed = settings.of_host(name, f"{role}_instances") or []
-        keys = [f"{shared}-{entry['name']}" for entry in listed if _valid_entry(entry, role, name, report)]
-        entries = [entry for entry in listed if isinstance(entry, Mapping) and entry.get("name")]
-        for key, entry in zip(keys, entries, strict=True) if listed else [(shared, {})]:
+        entries = [entry for entry in listed if _valid_entry(entry, role, name, report)]
+        keyed = [(f"{shared}-{entry['name']}", entry) for entry in entries]
+        for key, entry in keyed if listed else [(shared, {})]:
             full = role if key == role else f"{role}-{key}"
             claims.setdefault(full, Claim(full, role)).parts.append((name, entry))
     return list(claims.values())
@@ -127,10 +127,14 @@ def _valid_entry(entry: Any, role: str, host: str, report: Report) -> bool:
         found, right = f"{role}_instances has an entry without a name: {entry!r}", "a mapping with `name`"
     elif unknown := sorted(set(entry) - set(ENTRY_KEYS)):
         found, right = f"{role}_instances: unknown key {', '.join(unknown)}", f"one of {', '.join(ENTRY_KEYS)}"
+    elif wrong := [key for key in ("parallel", "vllm_args", "env") if not isinstance(entry.get(key) or {}, Mapping)]:
+        found, right = f"{role}_instances: {', '.join(wrong)} of {entry['name']} is no mapping", "a mapping"
+    elif not isinstance(entry.get("devices") or [], list):
+        found, right = f"{role}_instances: devices of {entry['name']} is no list", "a list of chips"
     else:
         return True
     report.add("instance-entry", found, right, f"correct {role}_instances", host)
-    return isinstance(entry, Mapping) and bool(entry.get("name"))
+    return False
 
 
 def place(

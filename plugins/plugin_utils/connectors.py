@@ -121,6 +121,28 @@ def complete(
     return result
 
 
+def misshapen(config: Mapping[str, Any]) -> Iterator[str]:
+    """What of a user's configuration is not the mapping or list that it must be."""
+    extra = config.get("kv_connector_extra_config")
+    if extra is None:
+        return
+    if not isinstance(extra, Mapping):
+        yield f"kv_connector_extra_config is {extra!r}"
+        return
+    for side in ("prefill", "decode"):
+        if side in extra and not isinstance(extra[side], Mapping):
+            yield f"{side} is {extra[side]!r}"
+    children = extra.get("connectors") or []
+    if not isinstance(children, list):
+        yield f"connectors is {children!r}"
+        return
+    for child in children:
+        if isinstance(child, Mapping):
+            yield from misshapen(child)
+        else:
+            yield f"connectors holds {child!r}"
+
+
 def owned_fields(config: Mapping[str, Any], connector: str | None = None, inside: bool = False) -> list[str]:
     """Fields in a user's configuration that are derived, with their path. ``connector``: the one that lies below."""
     found = [key for key in OWNED_FIELDS if key in config and not (inside and key == "kv_role")]

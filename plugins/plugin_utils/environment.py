@@ -56,6 +56,22 @@ def refusals(env: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     return result
 
 
+def check_prepend(paths: Mapping[str, Any]) -> tuple[dict[str, list[str]], list[str]]:
+    """Usable entries of ``pd_prepend_paths``, and what is wrong with the others."""
+    good: dict[str, list[str]] = {}
+    wrong = []
+    for name, entries in paths.items():
+        if name not in PATH_LIKE:
+            wrong.append(f"{name} is none of {', '.join(PATH_LIKE)}")
+        elif not isinstance(entries, list) or not all(isinstance(entry, str) and entry for entry in entries):
+            wrong.append(f"{name} is not a list of paths")
+        elif any(set(entry) & set("$:\n\0") for entry in entries):
+            wrong.append(f"{name} has an entry with $, a colon or a line break")
+        else:
+            good[str(name)] = entries
+    return good, wrong
+
+
 def interface(address: str, nic: str, base_port: int | None) -> dict[str, str]:
     """What binds an engine to its serving interface.
 

@@ -31,6 +31,9 @@ PLAN_RULES: Mapping[str, str] = {
     "unknown-option": "vLLM of this version has no such option and would refuse to start.",
     "option-choice": "vLLM takes one of a few words for this option, and this is none of them.",
     "owned-kv-field": "Role, port and both sides' sizes of a connector follow from the topology.",
+    "kv-transfer-shape": "A connector's configuration is a mapping; kv_connector_extra_config in it is one too, and "
+    "connectors a list of such configurations.",
+    "prepend-paths": "Only search paths can be prepended to, and what is prepended is taken literally.",
     "environment": "The environment file is taken literally: no variable is expanded, no search path replaced, nothing "
     "overridden that the plan decides.",
     "port-clash": "Two services want the same port on one host.",

@@ -92,7 +92,7 @@ def _read(inventory: Inventory, groups: Mapping[str, Sequence[str]], facts: Mapp
     report, unknowns = Report(), Unknowns()
     settings = Settings(inventory, report)
     profile = PROFILES[settings.cluster("pd_profile")]
-    group_names = merge(VARIABLES["pd_groups"].default, settings.cluster("pd_groups"))
+    group_names = _group_names(settings)
     wanted = profile.roles if "engine" in profile.roles else (*profile.roles, "proxy")
     members: dict[str, list[str]] = {"proxy": []}
     for role in wanted:
@@ -123,6 +123,12 @@ def _read(inventory: Inventory, groups: Mapping[str, Sequence[str]], facts: Mapp
         for name in members[role]:
             hosts[name].roles.append(role)
     return Draft(settings, profile, report, unknowns, members, hosts, _model_path(settings, report, unknowns))
+
+
+def _group_names(settings: Settings) -> dict[str, str]:
+    """Role -> group; a role that is not named keeps its own name."""
+    named = merge(VARIABLES["pd_groups"].default, settings.cluster("pd_groups"))
+    return {str(role): str(group) for role, group in named.items()}
 
 
 def _model_path(settings: Settings, report: Report, unknowns: Unknowns) -> str:
@@ -169,6 +175,15 @@ def _kv_settings(draft: Draft, role: str, host: str) -> dict[str, Any]:
         draft.settings.of_host(host, "pd_kv_transfer_config"),
         draft.settings.of_host(host, f"{role}_kv_transfer_config"),
     )
+    for wrong in connectors.misshapen(user):
+        draft.report.add(
+            "kv-transfer-shape",
+            f"{role}_kv_transfer_config: {wrong}",
+            "a mapping, as vLLM's --kv-transfer-config takes it",
+            f"correct pd_kv_transfer_config or {role}_kv_transfer_config",
+            host,
+        )
+        return dict(below)
     if draft.profile.name != "custom":
         for name in connectors.owned_fields(user, below.get("kv_connector")):
             draft.report.add(

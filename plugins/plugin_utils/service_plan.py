@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import connectors, memcache
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import connectors, environment, memcache
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.containers import (
     CANN_SCRIPTS,
     CONFIG_DIR,
@@ -155,7 +155,7 @@ class ServicePlanner:
         )
         files = {f"{engine['name']}.yaml": {"format": "yaml", "content": engine["config"]} for engine in engines}
         return service | {
-            "prepend": dict(self._settings.of_host(host, "pd_prepend_paths")),
+            "prepend": self._prepend(host),
             "env": common,
             "files": files | self._local_conf(instance, host),
             "commands": [{"name": e["name"], "argv": e["argv"], "env": e["env"]} for e in engines],
@@ -164,6 +164,14 @@ class ServicePlanner:
             else {"kind": "running"},
             "ports": sorted(entry.first for entry in draft.ports.book.on(host) if entry.owner in names and entry.fixed),
         }
+
+    def _prepend(self, host: str) -> dict[str, list[str]]:
+        good, wrong = environment.check_prepend(self._settings.of_host(host, "pd_prepend_paths"))
+        for found in wrong:
+            self._draft.report.add(
+                "prepend-paths", f"pd_prepend_paths: {found}", "lists of single paths", "correct pd_prepend_paths", host
+            )
+        return good
 
     def _meta(self, meta: memcache.MetaAddress) -> dict[str, Any]:
         """MetaService, in the image of those who use it."""

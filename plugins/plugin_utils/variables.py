@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 FROM_PROFILE = "(from the profile)"
@@ -34,216 +34,274 @@ class Variable:
     choices: tuple[str, ...] = ()
 
 
-_TABLE = (
-    # ---- what to serve ----
-    Variable(
-        "pd_profile",
-        "str",
-        "way to serve; its defaults lie under every other variable",
-        "sparse_kv_offload",
-        choices=("sparse_kv_offload", "mooncake_layerwise", "context_parallel", "mooncake", "aggregated", "custom"),
+#: Sections of the documentation, in its order.
+SECTIONS: tuple[tuple[str, tuple[Variable, ...]], ...] = (
+    (
+        "What to serve",
+        (
+            Variable(
+                "pd_profile",
+                "str",
+                "way to serve; its defaults lie under every other variable",
+                "sparse_kv_offload",
+                choices=(
+                    "sparse_kv_offload",
+                    "mooncake_layerwise",
+                    "context_parallel",
+                    "mooncake",
+                    "aggregated",
+                    "custom",
+                ),
+            ),
+            Variable(
+                "pd_groups", "dict", "role -> inventory group", {r: r for r in ("prefill", "decode", "proxy", "engine")}
+            ),
+            Variable("pd_model_path", "path", "model folder on the hosts, mounted at the same path; required"),
+            Variable(
+                "pd_model_mount",
+                "path",
+                "folder that is mounted for the model (default: the model folder itself); a parent of it where the "
+                "shards are links that leave the model folder",
+            ),
+            Variable(
+                "pd_served_model_name",
+                "str",
+                "name that clients use; default of the guides' profiles: last part of the model path in lower case, of "
+                "the others vLLM's own (the model path)",
+                FROM_PROFILE,
+            ),
+            Variable("pd_vllm_version", "str", "vLLM in the image: decides which options exist", FROM_PROFILE),
+            Variable(
+                "pd_vllm_ascend_version", "str", "vllm-ascend in the image: decides which rules apply", FROM_PROFILE
+            ),
+        ),
     ),
-    Variable("pd_groups", "dict", "role -> inventory group", {r: r for r in ("prefill", "decode", "proxy", "engine")}),
-    Variable("pd_model_path", "path", "model folder on the hosts, mounted at the same path; required"),
-    Variable(
-        "pd_model_mount",
-        "path",
-        "folder that is mounted for the model (default: the model folder itself); a parent of it where the "
-        "shards are links that leave the model folder",
+    (
+        "Image",
+        (
+            Variable("pd_image", "str", "base image", FROM_PROFILE),
+            Variable("pd_image_source", "str", "where it comes from", "pull", choices=("pull", "archive", "present")),
+            Variable("pd_image_archive", "path", "image archive on the controller, for `pd_image_source: archive`"),
+            Variable("pd_build", "bool", "build the layers on the base image; false: serve it as it is", FROM_PROFILE),
+            Variable(
+                "pd_image_share",
+                "str",
+                "how a built image reaches the other hosts",
+                "archive",
+                choices=("archive", "registry", "build"),
+            ),
+            Variable("pd_registry", "str", "registry for `pd_image_share: registry`"),
+            Variable(
+                "pd_sources_dir",
+                "path",
+                "folder of the vllm and vllm-ascend sources inside the image; the proxy scripts are run from there",
+                "/vllm-workspace",
+            ),
+        ),
     ),
-    Variable(
-        "pd_served_model_name",
-        "str",
-        "name that clients use; default of the guides' profiles: last part of the model path in lower case, of the "
-        "others vLLM's own (the model path)",
-        FROM_PROFILE,
+    (
+        "Hosts",
+        (
+            Variable(
+                "pd_base_dir", "path", "configuration folders on the hosts, one per service", "/etc/vllm-ascend-pd"
+            ),
+            Variable("pd_log_dir", "path", "logs on the hosts, one folder per service", "/var/log/vllm-ascend-pd"),
+            Variable("pd_nic", "str", "serving network interface (default: probed)", None, HOST),
+            Variable("pd_address", "str", "its IPv4 address (default: probed)", None, HOST),
+            Variable(
+                "pd_npu_generation",
+                "str",
+                "decides the number of chips where no probe has counted",
+                "A3",
+                HOST,
+                "",
+                ("A2", "A3"),
+            ),
+            Variable("pd_devices", "list", "physical chip ids to use (default: all)", None, HOST),
+        ),
     ),
-    Variable("pd_vllm_version", "str", "vLLM in the image: decides which options exist", FROM_PROFILE),
-    Variable("pd_vllm_ascend_version", "str", "vllm-ascend in the image: decides which rules apply", FROM_PROFILE),
-    # ---- image ----
-    Variable("pd_image", "str", "base image", FROM_PROFILE),
-    Variable("pd_image_source", "str", "where it comes from", "pull", choices=("pull", "archive", "present")),
-    Variable("pd_image_archive", "path", "image archive on the controller, for `pd_image_source: archive`"),
-    Variable("pd_build", "bool", "build the layers on the base image; false: serve it as it is", FROM_PROFILE),
-    Variable(
-        "pd_image_share",
-        "str",
-        "how a built image reaches the other hosts",
-        "archive",
-        choices=("archive", "registry", "build"),
+    (
+        "Topology",
+        (
+            Variable(
+                "pd_instance",
+                "str",
+                "hosts of a role that share it form one instance (default: each host alone; for prefill of "
+                "`context_parallel` all)",
+                None,
+                HOST,
+            ),
+            Variable(
+                "{role}_instances",
+                "list",
+                "several instances on one host: `{name, devices, parallel, vllm_args, env}` each",
+                None,
+                HOST,
+            ),
+            Variable(
+                "{role}_parallel",
+                "dict",
+                "`tensor_parallel_size` (default: all chips of the instance), `pipeline_parallel_size`, "
+                "`prefill_context_parallel_size`, `decode_context_parallel_size`, `data_parallel_size`, "
+                "`data_parallel_mode` (`internal`, `external`, `hybrid`)",
+                FROM_PROFILE,
+                HOST,
+            ),
+            Variable(
+                "pd_data_parallel_size_local",
+                "int",
+                "data-parallel ranks on this host (default: spread evenly)",
+                None,
+                HOST,
+            ),
+        ),
     ),
-    Variable("pd_registry", "str", "registry for `pd_image_share: registry`"),
-    Variable(
-        "pd_sources_dir",
-        "path",
-        "folder of the vllm and vllm-ascend sources inside the image; the proxy scripts are run from there",
-        "/vllm-workspace",
+    (
+        "Options and environment, weakest first",
+        (
+            Variable("pd_vllm_args", "dict", "options of `vllm serve` for all engines", {}, HOST),
+            Variable("{role}_vllm_args", "dict", "… of this role", {}, HOST),
+            Variable("pd_instance_vllm_args", "dict", "… of this instance", {}, HOST),
+            Variable("pd_host_vllm_args", "dict", "… on this host", {}, HOST),
+            Variable("pd_env", "dict", "environment of all engines", {}, HOST),
+            Variable("{role}_env", "dict", "… of this role", {}, HOST),
+            Variable("pd_instance_env", "dict", "… of this instance", {}, HOST),
+            Variable("pd_host_env", "dict", "… on this host", {}, HOST),
+            Variable(
+                "pd_prepend_paths",
+                "dict",
+                "folders (files for LD_PRELOAD) put before what the image has in LD_LIBRARY_PATH, LD_PRELOAD, PATH, "
+                "PYTHONPATH",
+                {},
+                HOST,
+            ),
+            Variable(
+                "pd_kv_transfer_config",
+                "dict",
+                "what the KV transfer configuration has beyond what is derived (role, port, sizes of the other side); "
+                "profile `custom`: all of it",
+                {},
+                HOST,
+            ),
+            Variable("{role}_kv_transfer_config", "dict", "… of this role", {}, HOST),
+        ),
     ),
-    # ---- hosts ----
-    Variable("pd_base_dir", "path", "configuration folders on the hosts, one per service", "/etc/vllm-ascend-pd"),
-    Variable("pd_log_dir", "path", "logs on the hosts, one folder per service", "/var/log/vllm-ascend-pd"),
-    Variable("pd_nic", "str", "serving network interface (default: probed)", None, HOST),
-    Variable("pd_address", "str", "its IPv4 address (default: probed)", None, HOST),
-    Variable(
-        "pd_npu_generation",
-        "str",
-        "decides the number of chips where no probe has counted",
-        "A3",
-        HOST,
-        "",
-        ("A2", "A3"),
+    (
+        "Ports",
+        (
+            Variable(
+                "{role}_port", "int", "HTTP port; further engines of the role on a host count up", FROM_PROFILE, HOST
+            ),
+            Variable("pd_http_host", "str", "address that engines bind", "0.0.0.0", HOST),
+            Variable("proxy_port", "int", "port of the PD proxy", FROM_PROFILE),
+            Variable("proxy_address", "str", "address of the PD proxy (default: serving address of its host)"),
+            Variable(
+                "{role}_kv_port",
+                "int",
+                "base of the KV transfer control ports (default: by connector, free of clashes)",
+                None,
+                HOST,
+            ),
+            Variable(
+                "pd_hccl_if_base_port",
+                "int",
+                "HCCL_IF_BASE_PORT of the first engine of a host; others: steps of 100",
+                50000,
+                HOST,
+            ),
+            Variable(
+                "pd_data_parallel_rpc_port",
+                "int",
+                "rendezvous of data-parallel ranks (default 13389 where hosts share an instance)",
+                FROM_PROFILE,
+                HOST,
+            ),
+            Variable("pd_master_port", "int", "rendezvous of hosts that share one rank", 7001, HOST),
+        ),
     ),
-    Variable("pd_devices", "list", "physical chip ids to use (default: all)", None, HOST),
-    # ---- topology ----
-    Variable(
-        "pd_instance",
-        "str",
-        "hosts of a role that share it form one instance (default: each host alone; prefill of context_parallel: all)",
-        None,
-        HOST,
+    (
+        "MemCache",
+        (
+            Variable("memcache_meta_host", "str", "host of the MetaService (default: first prefill host)"),
+            Variable("memcache_meta_port", "int", "MetaService: clients", 5000),
+            Variable("memcache_config_store_port", "int", "MetaService: config store", 6000),
+            Variable(
+                "memcache_metrics_port",
+                "int",
+                "MetaService: /health and /metrics (MemCache's own default, 8000, is every other server's)",
+                8100,
+            ),
+            Variable("memcache_protocol", "str", "how KV moves between host memory and chips", "host_shm", HOST),
+            Variable(
+                "memcache_dram_size",
+                "str",
+                "host memory that every prefill rank gives, whole GiB such as `10G`, or `auto`",
+                "10G",
+                HOST,
+            ),
+        ),
     ),
-    Variable(
-        "{role}_instances",
-        "list",
-        "several instances on one host: `{name, devices, parallel, vllm_args, env}` each",
-        None,
-        HOST,
+    (
+        "Sparse KV offload",
+        (
+            Variable(
+                "pd_topk_buffer_size",
+                "int_or_auto",
+                "tokens per row of the hot buffer on the chip, or `auto`",
+                4096,
+                HOST,
+                "tokens",
+            ),
+            Variable(
+                "pd_dram_size_per_dp_gb",
+                "int_or_auto",
+                "host memory for KV per data-parallel rank, or `auto`",
+                "auto",
+                HOST,
+                "GiB",
+            ),
+            Variable(
+                "pd_kv_cache_memory_bytes",
+                "int_or_auto",
+                "`--kv-cache-memory-bytes`, or `auto` (sparse decode only)",
+                "auto",
+                HOST,
+                "bytes",
+            ),
+            Variable(
+                "pd_small_packet_gather", "bool", "small-packet gather on decode (needs the fork that has it)", False
+            ),
+        ),
     ),
-    Variable(
-        "{role}_parallel",
-        "dict",
-        "`tensor_parallel_size` (default: all chips of the instance), `pipeline_parallel_size`, "
-        "`prefill_context_parallel_size`, `decode_context_parallel_size`, `data_parallel_size`, `data_parallel_mode` "
-        "(`internal`, `external`, `hybrid`)",
-        FROM_PROFILE,
-        HOST,
+    (
+        "Running",
+        (
+            Variable(
+                "pd_environment_scripts",
+                "list",
+                "`set_env.sh` files that the launcher sources (default: CANN, nnal and those of the built layers)",
+            ),
+            Variable("pd_container_privileged", "bool", "privileged engine containers", FROM_PROFILE),
+            Variable("pd_extra_mounts", "list", "further bind mounts, `source:target[:ro]`", [], HOST),
+            Variable("pd_mount_sbin", "bool", "mount /usr/local/sbin over the container's, as guide 1 does", False),
+            Variable("pd_restart_retries", "int", "restarts of a container that failed before it stays down", 3),
+            Variable("pd_log_max_size", "str", "size at which a container log is rotated", "100m"),
+            Variable("pd_log_max_files", "int", "rotated logs kept", 5),
+            Variable("pd_ready_timeout_s", "int", "from start of an engine until it answers", 3600, unit="s"),
+            Variable("pd_verify_timeout_s", "int", "for each completion of the verification", 300, unit="s"),
+            Variable("pd_stop_grace_s", "int", "between SIGTERM and SIGKILL", 120, unit="s"),
+            Variable("pd_waived_rules", "dict", "rule id -> reason", {}),
+        ),
     ),
-    Variable(
-        "pd_data_parallel_size_local", "int", "data-parallel ranks on this host (default: spread evenly)", None, HOST
-    ),
-    # ---- options and environment, weakest first ----
-    Variable("pd_vllm_args", "dict", "options of `vllm serve` for all engines", {}, HOST),
-    Variable("{role}_vllm_args", "dict", "… of this role", {}, HOST),
-    Variable("pd_instance_vllm_args", "dict", "… of this instance", {}, HOST),
-    Variable("pd_host_vllm_args", "dict", "… on this host", {}, HOST),
-    Variable("pd_env", "dict", "environment of all engines", {}, HOST),
-    Variable("{role}_env", "dict", "… of this role", {}, HOST),
-    Variable("pd_instance_env", "dict", "… of this instance", {}, HOST),
-    Variable("pd_host_env", "dict", "… on this host", {}, HOST),
-    Variable(
-        "pd_prepend_paths",
-        "dict",
-        "folders (files for LD_PRELOAD) put before what the image has in LD_LIBRARY_PATH, LD_PRELOAD, PATH, PYTHONPATH",
-        {},
-        HOST,
-    ),
-    Variable(
-        "pd_kv_transfer_config",
-        "dict",
-        "what the KV transfer configuration has beyond what is derived (role, port, sizes of the other side); "
-        "profile `custom`: all of it",
-        {},
-        HOST,
-    ),
-    Variable("{role}_kv_transfer_config", "dict", "… of this role", {}, HOST),
-    # ---- ports ----
-    Variable("{role}_port", "int", "HTTP port; further engines of the role on a host count up", FROM_PROFILE, HOST),
-    Variable("pd_http_host", "str", "address that engines bind", "0.0.0.0", HOST),
-    Variable("proxy_port", "int", "port of the PD proxy", FROM_PROFILE),
-    Variable("proxy_address", "str", "address of the PD proxy (default: serving address of its host)"),
-    Variable(
-        "{role}_kv_port",
-        "int",
-        "base of the KV transfer control ports (default: by connector, free of clashes)",
-        None,
-        HOST,
-    ),
-    Variable(
-        "pd_hccl_if_base_port",
-        "int",
-        "HCCL_IF_BASE_PORT of the first engine of a host; others: steps of 100",
-        50000,
-        HOST,
-    ),
-    Variable(
-        "pd_data_parallel_rpc_port",
-        "int",
-        "rendezvous of data-parallel ranks (default 13389 where hosts share an instance)",
-        FROM_PROFILE,
-        HOST,
-    ),
-    Variable("pd_master_port", "int", "rendezvous of hosts that share one rank", 7001, HOST),
-    # ---- MemCache ----
-    Variable("memcache_meta_host", "str", "host of the MetaService (default: first prefill host)"),
-    Variable("memcache_meta_port", "int", "MetaService: clients", 5000),
-    Variable("memcache_config_store_port", "int", "MetaService: config store", 6000),
-    Variable(
-        "memcache_metrics_port",
-        "int",
-        "MetaService: /health and /metrics (MemCache's own default, 8000, is every other server's)",
-        8100,
-    ),
-    Variable("memcache_protocol", "str", "how KV moves between host memory and chips", "host_shm", HOST),
-    Variable(
-        "memcache_dram_size",
-        "str",
-        "host memory that every prefill rank gives, whole GiB such as `10G`, or `auto`",
-        "10G",
-        HOST,
-    ),
-    # ---- sparse KV offload ----
-    Variable(
-        "pd_topk_buffer_size",
-        "int_or_auto",
-        "tokens per row of the hot buffer on the chip, or `auto`",
-        4096,
-        HOST,
-        "tokens",
-    ),
-    Variable(
-        "pd_dram_size_per_dp_gb",
-        "int_or_auto",
-        "host memory for KV per data-parallel rank, or `auto`",
-        "auto",
-        HOST,
-        "GiB",
-    ),
-    Variable(
-        "pd_kv_cache_memory_bytes",
-        "int_or_auto",
-        "`--kv-cache-memory-bytes`, or `auto` (sparse decode only)",
-        "auto",
-        HOST,
-        "bytes",
-    ),
-    Variable("pd_small_packet_gather", "bool", "small-packet gather on decode (needs the fork that has it)", False),
-    # ---- running ----
-    Variable(
-        "pd_environment_scripts",
-        "list",
-        "`set_env.sh` files that the launcher sources (default: CANN, nnal and those of the built layers)",
-    ),
-    Variable("pd_container_privileged", "bool", "privileged engine containers", FROM_PROFILE),
-    Variable("pd_extra_mounts", "list", "further bind mounts, `source:target[:ro]`", [], HOST),
-    Variable("pd_mount_sbin", "bool", "mount /usr/local/sbin over the container's, as guide 1 does", False),
-    Variable("pd_restart_retries", "int", "restarts of a container that failed before it stays down", 3),
-    Variable("pd_log_max_size", "str", "size at which a container log is rotated", "100m"),
-    Variable("pd_log_max_files", "int", "rotated logs kept", 5),
-    Variable("pd_ready_timeout_s", "int", "from start of an engine until it answers", 3600, unit="s"),
-    Variable("pd_verify_timeout_s", "int", "for each completion of the verification", 300, unit="s"),
-    Variable("pd_stop_grace_s", "int", "between SIGTERM and SIGKILL", 120, unit="s"),
-    Variable("pd_waived_rules", "dict", "rule id -> reason", {}),
 )
 
 
 def _expand() -> dict[str, Variable]:
     table: dict[str, Variable] = {}
-    for variable in _TABLE:
+    for variable in (variable for _, section in SECTIONS for variable in section):
         names = [variable.name.format(role=role) for role in ROLES] if "{role}" in variable.name else [variable.name]
         for name in names:
-            table[name] = Variable(
-                name, variable.type, variable.meaning, variable.default, variable.scope, variable.unit, variable.choices
-            )
+            table[name] = replace(variable, name=name)
     return table
 
 
