@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._docker_api import DockerApi, DockerError
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._parallel import Deadline, run_all
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._run import Runner, find_tool
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._text import parse_ranges
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._tree import Tree
 
@@ -60,6 +61,15 @@ def gather(api: DockerApi, deadline: Deadline) -> Containers:
             containers.append(describe_container(outcome.value))
     containers.sort(key=lambda container: str(container["name"]))
     return Containers(engine, engine_proxies(answers["info"].value), containers, reasons)
+
+
+def would_start(runner: Runner) -> bool:
+    """Whether Docker is stopped while systemd listens in its place: asking would start it, which no probe may."""
+    systemctl = find_tool("systemctl")
+    if systemctl is None:
+        return False
+    states = runner.run([systemctl, "is-active", "docker.service", "docker.socket"], timeout_s=5.0).stdout.split()
+    return states in (["inactive", "active"], ["failed", "active"])
 
 
 def _inspection(api: DockerApi, number: str) -> Any:

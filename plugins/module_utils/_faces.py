@@ -16,7 +16,7 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import (
     _nics,
     _npu,
 )
-from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._docker_api import DockerApi
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._docker_api import SOCKET, DockerApi
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._parallel import Deadline, run_all
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._run import Runner
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._tree import Tree
@@ -26,7 +26,7 @@ FACES = ("npu", "nic", "hccn", "host", "model")
 
 # Options of the probe modules, as the documentation fragment `probe` describes them.
 COMMON_OPTIONS: dict[str, Any] = {"timeout_s": {"type": "float", "default": 60.0}}
-ENGINE_OPTIONS: dict[str, Any] = {"docker_socket": {"type": "path", "default": "/var/run/docker.sock"}}
+ENGINE_OPTIONS: dict[str, Any] = {"docker_socket": {"type": "path", "default": SOCKET}}
 NIC_OPTIONS: dict[str, Any] = {
     "peers": {
         "type": "list",
@@ -61,7 +61,7 @@ def probe(faces: Sequence[str], options: Mapping[str, Any], tree: Tree | None = 
     whole = Deadline(options["timeout_s"])
     deadline = whole.earlier()
     runner = Runner(deadline)
-    containers = _engine(faces, options, deadline)
+    containers = _engine(faces, options, runner)
     owners = _containers.Owners(tree, containers.entries)
     tasks: dict[str, Callable[[], dict[str, Any]]] = {
         "npu": lambda: _npu.gather(tree, runner, owners),
@@ -92,9 +92,12 @@ def probe(faces: Sequence[str], options: Mapping[str, Any], tree: Tree | None = 
     return {"facts": facts, "timing": timing}
 
 
-def _engine(faces: Sequence[str], options: Mapping[str, Any], deadline: Deadline) -> _containers.Containers:
+def _engine(faces: Sequence[str], options: Mapping[str, Any], runner: Runner) -> _containers.Containers:
     if not {"npu", "host"} & set(faces):
         return _containers.nothing(None)
+    deadline = runner.deadline
+    if options["docker_socket"] == SOCKET and _containers.would_start(runner):
+        return _containers.nothing("Docker is stopped (docker.socket would start it)")
     api = DockerApi(options["docker_socket"], timeout_s=deadline.within(10.0))
     outcome = run_all({"engine": partial(_containers.gather, api, deadline.earlier())}, deadline)["engine"]
     return outcome.value or _containers.nothing(outcome.reason)

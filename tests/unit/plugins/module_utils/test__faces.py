@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import _containers, _faces, _hccn, _host, _model
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._docker_api import DockerError
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._parallel import Deadline
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._run import Runner
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._tree import Tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -65,6 +68,30 @@ def test_a_face_that_breaks_or_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert facts["nic"]["interfaces"]
 
 
+@pytest.mark.parametrize(
+    ("states", "asked"),
+    [("inactive active", False), ("failed active", False), ("active active", True), ("inactive inactive", True)],
+)
+def test_a_stopped_engine_is_not_started_by_asking(
+    tool: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch, states: str, asked: bool
+) -> None:
+    tool("systemctl", f"echo {states}")
+    questions: list[str] = []
+
+    class Api:
+        def __init__(self, path: str, **_options: Any) -> None:
+            questions.append(path)
+
+        def __getattr__(self, name: str) -> Any:
+            raise DockerError("nobody answers")
+
+    monkeypatch.setattr(_faces, "DockerApi", Api)
+    options = {**OPTIONS, "docker_socket": "/var/run/docker.sock"}
+    seen = _faces._engine(["host"], options, Runner(Deadline(5)))
+    assert bool(questions) == asked
+    assert seen.engine["reason"]
+
+
 ANSWERS = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),
     lambda inner: (
@@ -94,6 +121,6 @@ def test_odd_answers_of_an_engine_are_data_or_a_reason(answer: Any) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_faces, "DockerApi", Api)
-        seen = _faces._engine(["npu"], OPTIONS, Deadline(5))
+        seen = _faces._engine(["npu"], OPTIONS, Runner(Deadline(5)))
     assert set(seen.engine) == set(_containers.no_engine(None))
     json.dumps(seen)
