@@ -134,7 +134,9 @@ class Wait:
         )
 
     def line(self, status: dict[str, Any]) -> str:
-        return f"{status['container']}: {status['progress'] or status['state']} | {status['last_line'][:100]}"
+        """What is shown of one service that is not ready: how far it is, why it is not, its last sign of life."""
+        how_far = status["progress"] or status["reason"]
+        return f"{status['container']}: {how_far} | {status['last_line'][-100:]}"
 
     def show(self, text: str) -> None:
         """Show a line when it says something new or none was shown for a while."""

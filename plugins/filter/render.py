@@ -1,6 +1,6 @@
 # Copyright (c) 2026 vllm_ascend.pd_serving contributors
 # SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
-"""Filters that render the plan."""
+"""Filters with which roles hand data on: probes to the planner, the plan to modules."""
 
 from __future__ import annotations
 
@@ -22,6 +22,13 @@ def waits(services: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{"container": f"pd-{service['name']}", "ready": service["ready"]} for service in services]
 
 
+def probe_facts(results: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    return {
+        host: result["facts"] if "facts" in result else {"unreachable": str(result.get("msg", "no answer"))}
+        for host, result in results.items()
+    }
+
+
 class FilterModule:
     """The filters of this file."""
 
@@ -30,4 +37,5 @@ class FilterModule:
             "service_folder": service_folder,
             "image_references": images.image_references,
             "waits": waits,
+            "probe_facts": probe_facts,
         }

@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 import calendar
+import http.client
 import json
 import re
 import time
-import urllib.error
-import urllib.request
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._docker_api import DockerApi, DockerError
 
@@ -139,15 +139,20 @@ def readiness(status: dict[str, Any], ready: dict[str, Any]) -> tuple[bool, str]
 
 def answer(url: str, ready: dict[str, Any]) -> tuple[bool, str]:
     """Whether a URL answers as expected: 2xx, and with `expect: json` a `key` that has the `value`; if not, why."""
+    place = urlsplit(url)
+    # No proxy of the environment: these are addresses of the host or its neighbours. And no "Connection: close", as
+    # urllib would send: MetaService answers that with an empty body (1.2.1, seen).
+    connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=ready.get("timeout_s", 5))
     try:
-        # Never through a proxy of the environment: these are addresses of the host or its neighbours.
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(url, timeout=ready.get("timeout_s", 5)) as response:
-            body = response.read(_BODY_LIMIT).decode("utf-8", "replace")
-    except urllib.error.HTTPError as error:
-        return False, f"{url} answers {error.code}"
-    except (OSError, ValueError) as error:
-        return False, "{}: {}".format(url, getattr(error, "reason", error))
+        connection.request("GET", place.path or "/")
+        response = connection.getresponse()
+        body = response.read(_BODY_LIMIT).decode("utf-8", "replace")
+    except (OSError, http.client.HTTPException) as error:
+        return False, f"{url}: {error}"
+    finally:
+        connection.close()
+    if not 200 <= response.status < 300:
+        return False, f"{url} answers {response.status}"
     if ready.get("expect", "status") == "status":
         return True, ""
     try:
