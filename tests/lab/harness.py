@@ -211,17 +211,16 @@ class Lab:
                 line.append(json.dumps(value) if isinstance(value, dict) else str(value))
         return self.run(where, *line)
 
-    def proxy(self, where: Host, version: str, flavour: str, prefill: int, decode: int) -> str:
-        """The URL of upstream's own proxy of a release between two engines on loopback."""
+    def proxy(self, where: Host, version: str, flavour: str, prefill: list[int], decode: list[int]) -> str:
+        """The URL of upstream's own proxy of a release in front of engines on these ports of loopback."""
         pytest.importorskip("uvicorn")
         port = free_port()
         script = upstream(version) / "examples" / "disaggregated_prefill_v1" / f"load_balance_proxy_{flavour}.py"
-        arguments = (
-            f"--host 127.0.0.1 --port {port} --prefiller-hosts 127.0.0.1 --prefiller-ports {prefill} "
-            f"--decoder-hosts 127.0.0.1 --decoder-ports {decode}"
-        )
+        arguments = ["--host", "127.0.0.1", "--port", str(port)]
+        for side, ports in (("prefiller", prefill), ("decoder", decode)):
+            arguments += [f"--{side}-hosts", *["127.0.0.1"] * len(ports), f"--{side}-ports", *map(str, ports)]
         program = [sys.executable, str(script)]
-        process = self.run(where, *arguments.split(), program=program, env={"PYTHONPATH": str(ENGINE)})
+        process = self.run(where, *arguments, program=program, env={"PYTHONPATH": str(ENGINE)})
         process.until("Application startup complete")
         return f"http://127.0.0.1:{port}"
 

@@ -84,7 +84,7 @@ def test_prefill_over_two_nodes_and_decode_through_the_real_proxy(lab: Lab, olde
     head.until(READY)
     decode.until(READY)
     tail.until("init engine")
-    url = lab.proxy(hosts[0], "0.22.1rc1", "server_example", *ports)
+    url = lab.proxy(hosts[0], "0.22.1rc1", "server_example", [ports[0]], [ports[1]])
     assert complete(url, prompt) == (200, digest(tokenize(prompt)))
     assert call(f"{url}/reset_prefix_cache", {})[0] == 200
     tail.popen.kill()
@@ -101,10 +101,38 @@ def test_layerwise_push_to_two_replicas_of_half_the_size(lab: Lab) -> None:
         lab.serve(where, lab.model(MLA_MODEL), **options)
     for process in lab.started:
         process.until(READY)
-    url = lab.proxy(hosts[0], "0.26.0rc1", "layerwise_server_example", *ports)
+    url = lab.proxy(hosts[0], "0.26.0rc1", "layerwise_server_example", [ports[0]], [ports[1]])
     for turn in range(2):  # one request per replica of decode
         prompt = f"request {turn} " * 20
         assert complete(url, prompt) == (200, digest(tokenize(prompt)))
+
+
+def test_one_engine_per_rank_on_both_sides(lab: Lab) -> None:
+    """External data parallelism: two prefill engines on one host, two decode engines on another, all in the proxy."""
+    sides: dict[str, list[int]] = {}
+    for where, role, kv_port in ((lab.host(2), "kv_producer", 36000), (lab.host(3), "kv_consumer", 36100)):
+        sides[role] = [free_port(), free_port()]
+        shared = {
+            "data_parallel_size": 2,
+            "data_parallel_address": where.address,
+            "data_parallel_rpc_port": free_port(),
+        }
+        sizes = {side: {"dp_size": 2, "tp_size": 8} for side in ("prefill", "decode")}
+        for rank, port in enumerate(sides[role]):
+            where.env["ASCEND_RT_VISIBLE_DEVICES"] = ",".join(map(str, range(rank * 8, rank * 8 + 8)))
+            options = engine("MooncakeConnectorV1", role, kv_port, tensor_parallel_size=8, **shared)
+            options["kv_transfer_config"]["kv_connector_extra_config"] = sizes
+            lab.serve(where, lab.model(MLA_MODEL), **options, data_parallel_rank=rank, port=port, max_num_seqs=4)
+    for process in lab.started:
+        process.until(READY)
+    url = lab.proxy(lab.host(2), "0.22.1rc1", "server_example", *sides.values())
+    for turn in range(4):
+        assert complete(url, f"turn {turn}") == (200, digest(tokenize(f"turn {turn}")))
+    gone = {"type": "decode", "instances": [f"127.0.0.1:{sides['kv_consumer'][1]}"]}
+    assert call(f"{url}/instances/remove", gone)[0] == 200
+    assert complete(url, "still there")[0] == 200
+    added = json.loads(call(f"{url}/instances/add", gone)[1])
+    assert added["current_decode_instances"] or added["message"]
 
 
 def test_releases_differ(lab: Lab, older: str) -> None:

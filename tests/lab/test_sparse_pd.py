@@ -70,7 +70,7 @@ def start(lab: Lab, hosts: tuple[Host, Host], p: dict[str, Any], d: dict[str, An
     first, second = lab.serve(hosts[0], lab.model(), **p), lab.serve(hosts[1], lab.model(), **d)
     first.until(READY)
     second.until(READY)
-    return first, second, lab.proxy(hosts[0], "0.26.0rc1", "layerwise_server_example", p["port"], d["port"])
+    return first, second, lab.proxy(hosts[0], "0.26.0rc1", "layerwise_server_example", [p["port"]], [d["port"]])
 
 
 def test_prompt_travels_from_prefill_to_decode_through_the_real_proxy(lab: Lab) -> None:

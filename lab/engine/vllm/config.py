@@ -297,7 +297,7 @@ class KVTransferConfig:
 class VllmConfig:
     """All that the stages after argument parsing look at."""
 
-    arguments: Namespace
+    arguments: Namespace = field(repr=False)  # what was given stands in the log already
     model: ModelConfig
     parallel: ParallelConfig
     kv_transfer: KVTransferConfig | None
