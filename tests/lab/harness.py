@@ -65,6 +65,7 @@ class Host:
             "PYTHONPATH": f"{ENGINE}:{folder}/modules", "VLLM_HOST_IP": self.address, "HCCL_IF_IP": self.address,
             "LD_LIBRARY_PATH": "/usr/local/Ascend/ascend-toolkit/latest/lib64:/usr/local/Ascend/nnal/atb/latest/lib:"
             f"{library}:/usr/local/memcache_hybrid/latest/lib64",
+            "ASCEND_OPP_PATH": "/usr/local/Ascend/ascend-toolkit/latest/opp",
             "MEMFABRIC_HYBRID_EXTEND_LIB_PATH": str(library), "PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "1",
         }  # fmt: skip
 

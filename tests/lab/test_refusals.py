@@ -52,6 +52,7 @@ def refused(process: Process, text: str, loaded: bool) -> None:
     [
         (env(LD_LIBRARY_PATH=None), "libascendcl.so: cannot open shared object file", False),
         (env(LD_LIBRARY_PATH="/usr/local/Ascend/ascend-toolkit/latest/lib64"), "libatb.so: cannot open", False),
+        (env(ASCEND_OPP_PATH=None), "ASCEND_OPP_PATH is not set", False),
         (remove("usr/local/Ascend/driver/version.info"), "libascend_hal.so", False),
         (remove("dev/davinci_manager"), "cannot open /dev/davinci_manager", False),
         (remove("dev/davinci7"), "16 ranks on this node, 15 devices visible", False),

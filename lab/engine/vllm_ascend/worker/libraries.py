@@ -38,6 +38,8 @@ def check_import() -> None:
     for path in _FIXED_FILES:
         if not lab_host.at(path).exists():
             raise ImportError(f"libascend_hal.so: {missing} ({path} is not visible)")
+    if not os.environ.get("ASCEND_OPP_PATH"):  # the image's own environment has the library paths, but not this
+        raise RuntimeError("aclInit failed: the environment variable ASCEND_OPP_PATH is not set (set_env.sh of CANN)")
 
 
 def check_triton() -> None:
