@@ -288,7 +288,7 @@ class Writer:
         """The connector's configuration without what is derived."""
         if profile == "custom":
             return {key: value for key, value in engine.kv.items() if key != "engine_id"}
-        return strip_derived(engine.kv, connectors.ROLE_TO_KV[engine.role])
+        return strip_derived(engine.kv, connectors.ROLE_TO_KV[engine.role], sized=engine.role != "engine")
 
     def _connectors(self) -> None:
         below = PROFILES[self.profile].kv_transfer
@@ -502,9 +502,7 @@ class Writer:
     def _layers(self, kind: str, read: Callable[[Engine], Mapping_]) -> None:
         values = [(engine, read(engine)) for engine in self.engines]
         per_role = {role: [value for engine, value in values if engine.role == role] for role in self.roles}
-        self._spread(
-            f"pd_{kind}", f"{{role}}_{kind}", per_role, values, instance=f"pd_instance_{kind}", host=f"pd_host_{kind}"
-        )
+        self._spread(f"pd_{kind}", f"{{role}}_{kind}", per_role, values, kind)
 
     def _spread(
         self,
@@ -512,8 +510,7 @@ class Writer:
         for_role: str,
         per_role: Mapping[str, Sequence[Mapping_]],
         values: Sequence[tuple[Engine, Mapping_]],
-        instance: str | None = None,
-        host: str | None = None,
+        kind: str | None = None,
     ) -> None:
         """What all engines have in common, then what a role has, then the rest where it belongs."""
         base = common([common(own) for own in per_role.values()], deep=False) if len(per_role) > 1 else {}
@@ -528,18 +525,15 @@ class Writer:
         for engine, rest in leftovers:
             if not rest:
                 continue
-            name = host or for_role.format(role=engine.role)
-            below = {} if host else remainder(roles[engine.role], base)
-            wanted = merge(below, rest)
-            if engine.node in self.shared and host:
-                entry = self._instance_entry(engine)
-                wanted_in = (
-                    entry.setdefault(instance.removeprefix("pd_instance_"), wanted) if entry and instance else None
-                )
-                if wanted_in != wanted:
-                    raise NotExpressible(f"engines of node {engine.node} differ in {sorted(rest)}")
-            elif self.hosts[engine.node].setdefault(name, wanted) != wanted:
-                raise NotExpressible(f"engines of node {engine.node} differ in {sorted(rest)}")
+            entry = self._instance_entry(engine) if kind else None
+            target, name, wanted = self.hosts[engine.node], f"pd_host_{kind}", rest
+            if entry is not None:
+                target, name = entry, str(kind)
+            elif kind is None or engine.node in self.shared:  # the role's own variable, set for this host
+                name = for_role.format(role=engine.role)
+                wanted = merge(remainder(roles[engine.role], base), rest)
+            if target.setdefault(name, wanted) != wanted:
+                raise NotExpressible(f"engines of node {engine.node} differ in {', '.join(sorted(rest))}")
 
     def _instance_entry(self, engine: Engine) -> Mapping_ | None:
         """The entry of a host that carries several instances of a role, if there is one."""
@@ -579,19 +573,21 @@ def in_mooncake_band(port: int, npus: int) -> bool:
     return first <= port < first + connectors.MOONCAKE_BAND_PER_CHIP * npus
 
 
-def strip_derived(config: Mapping[str, Any], kv_role: str) -> Mapping_:
+def strip_derived(config: Mapping[str, Any], kv_role: str, sized: bool) -> Mapping_:
     """A connector's configuration without port, id, role and sizes, in every connector inside."""
-    result = {k: v for k, v in config.items() if k not in ("kv_port", "engine_id")}
+    name = str(config.get("kv_connector"))
+    derived = {"engine_id", *(["kv_port"] if connectors.port_is_derived(name) else [])}
+    result = {k: v for k, v in config.items() if k not in derived}
     if result.get("kv_role") == kv_role:
         del result["kv_role"]
     extra = dict(config.get("kv_connector_extra_config") or {})
-    if connectors.is_sized(str(config.get("kv_connector"))):
+    if sized and connectors.is_sized(name):
         for side in ("prefill", "decode"):
             rest = {k: v for k, v in (extra.pop(side, None) or {}).items() if k not in connectors.SIZE_FIELDS}
             if rest:
                 extra[side] = rest
     if "connectors" in extra:
-        extra["connectors"] = [strip_derived(child, kv_role) for child in extra["connectors"]]
+        extra["connectors"] = [strip_derived(child, kv_role, sized) for child in extra["connectors"]]
     result.pop("kv_connector_extra_config", None)
     return {**result, "kv_connector_extra_config": extra} if extra else result
 

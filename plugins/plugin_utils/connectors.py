@@ -25,8 +25,6 @@ SFA_FIRST_PORT = 20050
 
 ROLE_TO_KV = {"prefill": "kv_producer", "decode": "kv_consumer", "engine": "kv_both"}
 
-#: Fields of the configuration that follow from the topology; in a MultiConnector a child may keep its own ``kv_role``.
-OWNED_FIELDS = ("kv_role", "kv_port", "engine_id")
 SIZE_FIELDS = ("dp_size", "tp_size", "pp_size")
 
 
@@ -58,6 +56,11 @@ def names(config: Mapping[str, Any]) -> set[str]:
 
 def is_sized(name: str) -> bool:
     return name in _SIZED
+
+
+def port_is_derived(name: str) -> bool:
+    """Connectors whose ``kv_port`` the plan decides; elsewhere the field is the user's."""
+    return is_sized(name) or name == SFA
 
 
 def uses_mooncake_transport(config: Mapping[str, Any]) -> bool:
@@ -143,15 +146,16 @@ def misshapen(config: Mapping[str, Any]) -> Iterator[str]:
             yield f"connectors holds {child!r}"
 
 
-def owned_fields(config: Mapping[str, Any], connector: str | None = None, inside: bool = False) -> list[str]:
-    """Fields in a user's configuration that are derived, with their path. ``connector``: the one that lies below."""
-    found = [key for key in OWNED_FIELDS if key in config and not (inside and key == "kv_role")]
+def owned_fields(config: Mapping[str, Any], connector: str | None, sized: bool) -> list[str]:
+    """Fields in a user's configuration that are derived, with their path.
+
+    ``connector``: the one that lies below where the user names none. ``sized``: both sides' sizes are derived, too.
+    """
+    name = str(config.get("kv_connector") or connector)
+    found = [key for key in ("kv_port", "engine_id") if key in config and (key == "engine_id" or port_is_derived(name))]
     extra = config.get("kv_connector_extra_config") or {}
-    if is_sized(str(config.get("kv_connector") or connector)):
-        for side in ("prefill", "decode"):
-            sizes = extra.get(side)
-            found += [f"{side}.{key}" for key in SIZE_FIELDS if isinstance(sizes, Mapping) and key in sizes]
+    for side in ("prefill", "decode") if sized and is_sized(name) else ():
+        found += [f"{side}.{key}" for key in SIZE_FIELDS if key in (extra.get(side) or {})]
     for child in extra.get("connectors") or ():
-        if isinstance(child, Mapping):
-            found += [f"{child.get('kv_connector')}.{field}" for field in owned_fields(child, inside=True)]
+        found += [f"{child.get('kv_connector')}.{field}" for field in owned_fields(child, None, sized)]
     return found

@@ -146,8 +146,11 @@ class OptionTable:
                 while queue and not _is_option(queue[0]):
                     values.append(queue.pop(0))
                 result[name] = [self.value(name, value) for value in values]
-            elif option is None and not has_value and (not queue or _is_option(queue[0])):
-                result[name] = True  # unknown to this version: guess a switch, and let the caller report it
+            elif option is None and not has_value:  # of another version: take what follows, let the caller report it
+                words = []
+                while queue and not _is_option(queue[0]):
+                    words.append(self.value(name, queue.pop(0)))
+                result[name] = words if len(words) > 1 else (words or [True])[0]
             else:
                 result[name] = self.value(name, inline if has_value else _take(queue, token))
         return result

@@ -185,7 +185,7 @@ def _kv_settings(draft: Draft, role: str, host: str) -> dict[str, Any]:
         )
         return dict(below)
     if draft.profile.name != "custom":
-        for name in connectors.owned_fields(user, below.get("kv_connector")):
+        for name in connectors.owned_fields(user, below.get("kv_connector"), sized=role != "engine"):
             draft.report.add(
                 "owned-kv-field",
                 f"{role}_kv_transfer_config sets {name}, which follows from the plan",

@@ -26,6 +26,8 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.topology im
 
 RPC_PORT = 13389
 
+_KV = "KV transfer control"
+
 KvConfigs = Mapping[tuple[str, str], Mapping[str, Any]]
 
 
@@ -199,10 +201,7 @@ class _Allocation:
         if parallel.data_parallel_size == 1:  # passed on because it is stated; one rank meets nobody and binds nothing
             self.plan.rpc[instance.name] = asked or self.profile.rpc_port or RPC_PORT
             return
-        port = asked or self.book.find(self.profile.rpc_port or RPC_PORT, [(head.host, 0, 1)])
-        if asked is not None and not self.book.is_free(head.host, port, port):
-            # Stated once for all hosts, needed twice on this one: the first instance has it, the next takes the next.
-            port = self.book.find(port, [(head.host, 0, 1)])
+        port = self._rendezvous(head.host, asked, self.profile.rpc_port or RPC_PORT)
         self.plan.rpc[instance.name] = port
         self._note(head.host, port, port, head.name, "data-parallel rendezvous", self.hosts[head.host].address)
 
@@ -211,9 +210,16 @@ class _Allocation:
         head = instance.engines[0]
         if head.nnodes == 1 or stated != self.settings.is_set(head.host, "pd_master_port"):
             return
-        port = self.book.find(self.settings.of_host(head.host, "pd_master_port"), [(head.host, 0, 1)])
+        asked = self.settings.of_host(head.host, "pd_master_port")
+        port = self._rendezvous(head.host, asked if stated else None, asked)
         self.plan.master[instance.name] = port
         self._note(head.host, port, port, head.name, "rendezvous of hosts", self.hosts[head.host].address)
+
+    def _rendezvous(self, host: str, stated: int | None, default: int) -> int:
+        """A stated port, or the next free one where another instance of the host has it already."""
+        if stated is not None and not self.book.is_taken(host, stated):
+            return stated
+        return self.book.find(default if stated is None else stated, [(host, 0, 1)])
 
     def _kv(self, instance: Instance, stated: bool) -> None:
         """Control ports of the connector: one per chip, counted over all ranks (mooncake_connector.py)."""
@@ -227,16 +233,21 @@ class _Allocation:
         if (base is not None) != stated or (own and base is None):
             return
         world = instance.parallel.world_size
+        taken = any(
+            e.purpose == _KV and e.owner.startswith(instance.role) for h in instance.hosts for e in self.book.on(h)
+        )
         spans = [(e.host, e.start_rank * world, e.local_ranks * world) for e in instance.engines]
         if base is None:
             chips = max(len(self.hosts[e.host].chips) for e in instance.engines)
             band_end = connectors.MOONCAKE_BAND_FIRST + connectors.MOONCAKE_BAND_PER_CHIP * chips
             mooncake = connectors.uses_mooncake_transport(config)
             base = self.book.find(band_end if mooncake else connectors.SFA_FIRST_PORT, spans)
+        elif taken and not own:  # stated once for the role: further instances of a host follow the first
+            base = self.book.find(base, spans)
         self.plan.kv[instance.name] = base
         for engine, (host, offset, length) in zip(instance.engines, spans, strict=True):
             first = base + offset
-            self._note(host, first, first + length - 1, engine.name, "KV transfer control", self.hosts[host].address)
+            self._note(host, first, first + length - 1, engine.name, _KV, self.hosts[host].address)
 
     def _hccl(self) -> None:
         for instance in self.instances:

@@ -55,10 +55,9 @@ class PortBook:
         ]
         self._by_host[entry.host].append(entry)
 
-    def is_free(self, host: str, first: int, last: int) -> bool:
-        return last <= LAST_PORT and not any(
-            first <= taken.last and taken.first <= last for taken in self._by_host[host]
-        )
+    def is_taken(self, host: str, port: int) -> bool:
+        """By somebody who needs this very port; a random range may spare it."""
+        return any(taken.fixed and taken.first <= port <= taken.last for taken in self._by_host[host])
 
     def find(self, base: int, spans: Iterable[tuple[str, int, int]], step: int = 1) -> int:
         """Lowest base from ``base`` on at which all ``(host, offset, length)`` are free; ``base`` itself if none is."""

@@ -33,10 +33,8 @@ ROOT = Path(__file__).resolve().parents[4]
 FOLDER = Path(os.environ.get("PD_DEPLOYMENTS") or ROOT / "tests" / "fixtures" / "deployments")
 FILES = sorted(FOLDER.glob("*.json"))
 
-#: Added for every engine.
-INTERFACE = {
-    name for name, variable in OWNED_ENV.items() if variable in ("pd_address", "pd_nic", "pd_hccl_if_base_port")
-}
+#: Derived for every engine: interface variables, and where MemCache's file lies.
+INTERFACE = set(OWNED_ENV) - {"ASCEND_RT_VISIBLE_DEVICES"}
 
 ROLES = {"prefill": "prefill", "decode": "decode", "engine": "mixed"}
 
@@ -109,8 +107,8 @@ def meaning(options: Mapping[str, Any], table: OptionTable, alone: bool) -> dict
     if external:
         result.pop("data-parallel-external-lb", None)  # vLLM infers it from the rank
     if result["headless"]:
-        result.pop("host")
-        result.pop("port")
+        for name in ("host", "port", "served-model-name"):  # of a server, which a follower does not have
+            result.pop(name, None)
     elif result["data-parallel-start-rank"]:
         result["data-parallel-hybrid-lb"] = True  # vLLM infers it from a start rank on an engine with a server
     if alone and not external:

@@ -51,6 +51,10 @@ TABLE = option_table("0.26.0")
         (["--tokenizer-mode", "deepseek_v32"], {"tokenizer-mode": "deepseek_v32"}),
         (["--seed", "-1"], {"seed": -1}),
         (["--no-such-switch", "--seed", "1"], {"no-such-switch": True, "seed": 1}),
+        (
+            ["m", "--later-list", "a", "b", "--later-value", "3"],
+            {"model": "m", "later-list": ["a", "b"], "later-value": 3},
+        ),
     ],
 )
 def test_parse(argv: list[str], meaning: dict[str, Any]) -> None:

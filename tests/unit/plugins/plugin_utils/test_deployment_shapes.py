@@ -1,0 +1,312 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""Shapes of deployments as upstream's documentation has them, made up small: each comes back equal from its plan."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from .test_deployments import differences, owned_in, plan_of, tool
+
+Json = dict[str, Any]
+
+A, B, C = "192.0.2.10", "192.0.2.11", "192.0.2.12"
+
+
+def connector(role: str, prefill: tuple[int, int], decode: tuple[int, int], port: Any = "30000", **extra: Any) -> Json:
+    """MooncakeConnectorV1 with (dp, tp) of both sides."""
+    sizes = {side: {"dp_size": dp, "tp_size": tp} for side, (dp, tp) in (("prefill", prefill), ("decode", decode))}
+    config = {"kv_connector": "MooncakeConnectorV1", "kv_role": role, "kv_port": port, "engine_id": "7"}
+    return {**config, "kv_connector_extra_config": {**sizes, **extra}}
+
+
+def multi(role: str, peer: Json, backend: str = "mooncake", store_role: str | None = None) -> Json:
+    """A peer connector and a pool."""
+    store = {
+        "kv_connector": "AscendStoreConnector",
+        "kv_role": store_role or role,
+        "kv_connector_extra_config": {"backend": backend, "lookup_rpc_port": "0"},
+    }
+    extra = {"use_layerwise": False, "connectors": [peer, store]}
+    return {"kv_connector": "MultiConnector", "kv_role": role, "kv_connector_extra_config": extra}
+
+
+def engine(node: int, role: str, words: str, kv: Json | None = None, **env: str) -> Json:
+    transfer = ["--kv-transfer-config", json.dumps(kv)] if kv else []
+    return {"node": node, "role": role, "argv": ["Org/Model", *words.split(), *transfer], "env": env}
+
+
+def deployment(*engines: Json, npus: int = 16) -> Json:
+    nodes = [f"192.0.2.{10 + node}" for node in range(max(item["node"] for item in engines) + 1)]
+    source = "vllm-project/vllm-ascend releases/v0.26.0rc made up"
+    return {"name": "x", "source": source, "npu_per_node": npus, "nodes": nodes, "engines": list(engines)}
+
+
+def pair(prefill: str, decode: str, kv: tuple[Json, Json], **env: str) -> Json:
+    return deployment(engine(0, "prefill", prefill, kv[0], **env), engine(1, "decode", decode, kv[1], **env))
+
+
+P, D = "kv_producer", "kv_consumer"
+SIZES = ((2, 8), (4, 4))
+SIDES = (connector(P, *SIZES), connector(D, *SIZES, port=30100))
+PD = ("--port 7100 -dp 2 -tp 8 --enforce-eager", "--port 7100 -dp 4 -tp 4")
+HALVES = ("0,1,2,3,4,5,6,7", "8,9,10,11,12,13,14,15")
+
+
+def ranks(node: int, role: str, first: int, count: int, words: str, kv: Json, chip: int = 0) -> list[Json]:
+    """External ranks of one chip each."""
+    return [
+        engine(
+            node,
+            role,
+            f"--port {7200 + i} --data-parallel-rank {first + i} {words}",
+            kv,
+            ASCEND_RT_VISIBLE_DEVICES=str(chip + i),
+        )
+        for i in range(count)
+    ]
+
+
+def follower(node: int) -> str:
+    return "--headless" if node else "--host 0.0.0.0 --port 8080"
+
+
+SHAPES: dict[str, Json] = {
+    "hybrid load balancing": deployment(
+        *(engine(i, "mixed", f"--port 8000 -dp 4 -dpl 2 -dpr {2 * i} -dpa {A} -dpp 13399 -tp 8 -dph") for i in (0, 1))
+    ),
+    "one rank over two nodes": deployment(
+        *(
+            engine(
+                i,
+                "prefill",
+                f"{follower(i)} -pcp 2 -dcp 8 -tp 16 -n 2 -r {i} --master-addr {A} --master-port 29501",
+                connector(P, (1, 16), (1, 16)),
+            )
+            for i in (0, 1)
+        ),
+        engine(
+            2,
+            "decode",
+            f"--port 8004 --api-server-count 1 -dp 1 -dpl 1 -dpr 0 -dpa {C} -dpp 5980 -tp 16",
+            connector(D, (1, 16), (1, 16)),
+        ),
+    ),
+    "pipeline over two nodes": deployment(
+        *(
+            engine(i, "mixed", f"{follower(i)} -pp 2 -tp 16 -n 2 -r {i} --master-addr {A} --master-port 7001")
+            for i in (0, 1)
+        )
+    ),
+    "tensor parallel over two A2 nodes": deployment(
+        *(engine(i, "mixed", f"{follower(i)} -tp 16 -n 2 -r {i} --master-addr {A} --master-port 7001") for i in (0, 1)),
+        npus=8,
+    ),
+    "peer connector and pool": pair(*PD, (multi(P, SIDES[0]), multi(D, connector(D, *SIZES, port=36010)))),
+    "pool on prefill alone": pair(*PD, (multi(P, SIDES[0], store_role="kv_both"), SIDES[1])),
+    "pool in MemCache": pair(
+        *PD, (multi(P, SIDES[0], "memcache"), SIDES[1]), MMC_LOCAL_CONFIG_PATH="/x/mmc-local.conf"
+    ),
+    "pool without a peer": pair(
+        *PD,
+        tuple(  # type: ignore[arg-type]
+            {
+                "kv_connector": "AscendStoreConnector",
+                "kv_role": role,
+                "kv_connector_extra_config": {"backend": "mooncake"},
+            }
+            for role in (P, D)
+        ),
+    ),
+    "port of a connector that binds none": pair(*PD, ({**multi(P, SIDES[0]), "kv_port": "20001"}, SIDES[1])),
+    "another role than usual": pair(*PD, ({**SIDES[0], "kv_role": "kv_both"}, {**SIDES[1], "kv_role": "kv_both"})),
+    "sizes that contradict the engines": pair(*PD, (connector(P, (1, 8), (4, 4)), connector(D, (1, 8), (4, 4)))),
+    "hybrid models": pair(*PD, tuple({**c, "kv_connector": "MooncakeHybridConnector"} for c in SIDES)),  # type: ignore[arg-type]
+    "pool of aggregated engines": deployment(
+        *(
+            engine(
+                i,
+                "mixed",
+                "--port 8080 -tp 16 --served-model-name a b --max_num_seqs 4 -O3",
+                {"kv_connector": "AscendStoreConnector", "kv_role": "kv_both"},
+            )
+            for i in (0, 1)
+        )
+    ),
+    "prefill and decode on one node": deployment(
+        engine(0, "prefill", "--port 7100 -tp 8", connector(P, (1, 8), (8, 1)), ASCEND_RT_VISIBLE_DEVICES=HALVES[0]),
+        *ranks(0, "decode", 0, 8, f"-dp 8 -dpa {A} -dpp 12321 -tp 1", connector(D, (1, 8), (8, 1)), chip=8),
+    ),
+    "decode on the first chips": deployment(
+        engine(0, "prefill", "--port 7100 -tp 8", connector(P, (1, 8), (8, 1)), ASCEND_RT_VISIBLE_DEVICES=HALVES[1]),
+        *ranks(0, "decode", 0, 8, f"-dp 8 -dpa {A} -dpp 12321 -tp 1", connector(D, (1, 8), (8, 1))),
+    ),
+    "two instances on each node": deployment(
+        *(
+            engine(
+                node,
+                role,
+                f"--port {7100 + i} -tp 8",
+                connector(kind, (1, 8), (1, 8)),
+                Q=str(i),
+                ASCEND_RT_VISIBLE_DEVICES=HALVES[i],
+            )
+            for node, role, kind in ((0, "prefill", P), (1, "decode", D))
+            for i in (0, 1)
+        )
+    ),
+    "groups of one external rank": deployment(
+        *(
+            engine(
+                n,
+                role,
+                f"--port {7100 + i} -tp 8 -dp 1 -dpn 0 -dpa 192.0.2.{10 + n} -dpp 12321",
+                connector(kind, (1, 8), (1, 8)),
+                ASCEND_RT_VISIBLE_DEVICES=HALVES[i],
+            )
+            for n, role, kind in ((0, "prefill", P), (1, "prefill", P), (2, "decode", D))
+            for i in (0, 1)
+        )
+    ),
+    "ranks spread unevenly": deployment(
+        engine(0, "prefill", "--port 8080 -dp 3 -tp 4", connector(P, (3, 4), (6, 2))),
+        *(
+            engine(
+                1 + i,
+                "decode",
+                f"{follower(i)} -dp 6 -dpl {(4, 2)[i]} -dpr {(0, 4)[i]} -dpa {B} -dpp 13389 -tp 2",
+                connector(D, (3, 4), (6, 2)),
+            )
+            for i in (0, 1)
+        ),
+    ),
+    "nodes not in order of rank": deployment(
+        *(
+            engine(node, "mixed", f"{follower(i)} -dp 2 -dpl 1 -dpr {i} -dpa {B} -dpp 13389 -tp 16")
+            for i, node in enumerate((1, 0))
+        )
+    ),
+    "differences between nodes of an instance": deployment(
+        engine(0, "prefill", PD[0], SIDES[0]),
+        *(
+            engine(
+                1 + i,
+                "decode",
+                f"{follower(i)} -dp 4 -dpl 2 -dpr {2 * i} -dpa {B} -dpp 13389 -tp 4 "
+                f'--additional-config {{"a":{i},"b":1}}',
+                SIDES[1],
+                Y="1",
+                Z=str(i),
+            )
+            for i in (0, 1)
+        ),
+    ),
+    "what only the server has": deployment(
+        *(
+            engine(
+                i,
+                "mixed",
+                f"{'--headless' if i else '--port 8080 --api-server-count 4 --enable-auto-tool-choice'} "
+                f"-dp 2 -dpl 1 -dpr {i} -dpa {A} -dpp 13389 -tp 16",
+            )
+            for i in (0, 1)
+        )
+    ),
+    "search paths": pair(
+        *PD,
+        SIDES,
+        LD_LIBRARY_PATH="/a:/b:$LD_LIBRARY_PATH",
+        PYTHONPATH="$PYTHONPATH:/vllm-workspace/vllm",
+        LD_PRELOAD="/usr/lib64/libjemalloc.so.2:${LD_PRELOAD}",
+    ),
+    "ports by node": deployment(
+        *(engine(i, "prefill", f"--port {8080 + i} -tp 16", connector(P, (1, 16), (1, 16))) for i in (0, 1)),
+        engine(2, "decode", "--port 9000 -tp 16", connector(D, (1, 16), (1, 16), port=36500)),
+    ),
+    "bound to single addresses": pair(f"--host {A} {PD[0]}", f"--host {B} {PD[1]}", SIDES),
+    "some of the chips": deployment(
+        engine(0, "prefill", "--port 9100 -tp 4", connector(P, (1, 4), (1, 4))),
+        engine(1, "decode", "--port 9200 -tp 4", connector(D, (1, 4), (1, 4)), ASCEND_RT_VISIBLE_DEVICES="4,5,6,7"),
+    ),
+    "memory pinned by hand": pair(f"{PD[0]} --kv-cache-memory-bytes 10000000000", PD[1], SIDES),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_shape(name: str) -> None:
+    shape = SHAPES[name]
+    inventory = tool.to_inventory(shape)
+    made = plan_of(inventory)
+    assert differences(shape, made) == []
+    assert [finding for finding in made["findings"] if finding["severity"] == "error"] == []
+    assert owned_in(tool.yaml.safe_load(tool.to_yaml(shape))) == []
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        (pair("-tp 16", "-tp 16", SIDES, LD_LIBRARY_PATH="$HOME/lib:$LD_LIBRARY_PATH"), "other variables"),
+        (
+            deployment(
+                engine(0, "mixed", f"-dp 4 -dpl 1 -dpr 0 -dpa {A} -tp 4"),
+                engine(1, "mixed", f"--headless -dp 4 -dpl 1 -dpr 1 -dpa {A} -tp 4"),
+            ),
+            "do not add up to 4",
+        ),
+        (
+            deployment(
+                *(
+                    engine(
+                        0,
+                        "mixed",
+                        f"--port {7100 + i} -dp 2 -dpn {i} -tp 8 --seed {i}",
+                        ASCEND_RT_VISIBLE_DEVICES=HALVES[i],
+                    )
+                    for i in (0, 1)
+                )
+            ),
+            "differ in seed",
+        ),
+    ],
+)
+def test_what_no_inventory_can_say_is_refused(shape: Json, words: str) -> None:
+    with pytest.raises(tool.NotExpressible, match=words):
+        tool.to_inventory(shape)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda e: e["vllm_args"].update({"max-model-len": 1}), "max-model-len"),
+        (lambda e: e["vllm_args"].pop("quantization"), "quantization"),
+        (lambda e: e["vllm_args"].update({"data-parallel-rank": 5}), "data-parallel-rank"),
+        (lambda e: e["vllm_args"].update({"data-parallel-address": C}), "data-parallel-address"),
+        (lambda e: e["vllm_args"].update({"port": 7199}), "port"),
+        (lambda e: e["vllm_args"]["kv-transfer-config"].update({"kv_role": "kv_both"}), "kv-transfer-config"),
+        (lambda e: e["vllm_args"]["kv-transfer-config"].update({"kv_port": 30001}), "kv_port"),
+        (lambda e: e["env"].update({"NEW": "1"}), "env NEW"),
+        (lambda e: e["devices"].reverse(), "planned on"),
+    ],
+)
+def test_the_comparison_sees_a_difference(change: Any, told: str) -> None:
+    words = f"-dp 2 -dpa {A} -dpp 12321 -tp 1 --max-model-len 70000 -q ascend"
+    kv = connector(P, (2, 1), (2, 1))
+    shape = deployment(
+        *ranks(0, "prefill", 0, 2, words, kv),
+        *ranks(1, "decode", 0, 2, words.replace(A, B), connector(D, (2, 1), (2, 1))),
+    )
+    made = plan_of(tool.to_inventory(shape))
+    assert differences(shape, made) == []
+    own = made["engines"][1]
+    if told == "planned on":
+        own["devices"] = [1, 0]
+        with pytest.raises(AssertionError):
+            differences(shape, made)
+        return
+    change(own)
+    found = differences(shape, made)
+    assert len(found) == 1
+    assert told in found[0]
