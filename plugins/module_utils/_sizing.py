@@ -13,6 +13,7 @@ LAYOUT = distributed/kv_transfer/kv_pool/ascend_store/layerwise_cache_layout.py.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
@@ -42,6 +43,17 @@ def ceil_div(value: int, divisor: int) -> int:
 
 
 # ---- inputs ----
+
+_AT_LEAST_ONE = (
+    "tensor_parallel_size",
+    "pipeline_parallel_size",
+    "prefill_context_parallel_size",
+    "decode_context_parallel_size",
+    "data_parallel_size",
+    "data_parallel_size_local",
+    "block_size",
+    "max_num_seqs",
+)
 
 
 @dataclass(frozen=True)
@@ -84,6 +96,7 @@ class SizingInput:
     topk_buffer_size: int | None = None  # None: the recommendation
     dram_size_per_dp_gib: int | None = None  # None: the recommendation
     kv_cache_memory_bytes: int | None = None  # None: the recommendation, unless available_kv_bytes is given
+    pin_kv_cache: bool = True  # --kv-cache-memory-bytes is passed; False: vLLM takes whatever HBM is free
     available_kv_bytes: int | None = None  # measured free HBM for KV of one rank, where nothing is pinned
     gate: str = GATE_AVAILABLE
 
@@ -100,6 +113,11 @@ class SizingInput:
     hbm_runtime_bytes: int = HBM_RUNTIME_BYTES
     host_available_bytes: int | None = None
     host_reserve_bytes: int = HOST_RESERVE_BYTES
+
+    def __post_init__(self) -> None:
+        for name in _AT_LEAST_ONE:
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be 1 or more, not {getattr(self, name)}")
 
     @classmethod
     def from_model(cls, config: Mapping[str, Any], **overrides: Any) -> SizingInput:
@@ -142,7 +160,7 @@ class SizingInput:
         if self.compressed:
             return "compressed"
         if self.kv_lora_rank and self.index_topk:
-            return "sparse"
+            return "sparse" if self.index_head_dim else "unknown"
         if self.kv_lora_rank:
             return "mla"
         if self.num_key_value_heads and self.head_dim:
@@ -178,8 +196,8 @@ class SizingInput:
 
     @property
     def offloads(self) -> bool:
-        """The main KV cache lives in host memory."""
-        return self.sparse_kv_offload and self.attention == "sparse"
+        """The main KV cache lives in host memory. Upstream refuses a model none of whose layers has an indexer."""
+        return self.sparse_kv_offload and self.attention == "sparse" and self.indexer_layers > 0
 
     @property
     def hot_rows(self) -> int:
@@ -193,12 +211,10 @@ def _value(value: Any) -> Any:
         return None
     if isinstance(value, list):
         return tuple(value)
-    if isinstance(value, str):
-        for number in (int, float):
-            try:
-                return number(value)
-            except ValueError:
-                continue
+    if isinstance(value, str) and re.fullmatch(r"-?\d+", value):
+        return int(value)
+    if isinstance(value, str) and re.fullmatch(r"-?\d*\.\d+", value):
+        return float(value)
     return value
 
 
@@ -667,7 +683,9 @@ def _available(inp: SizingInput, budget: HbmBudget | None, pinned: int | None) -
         return inp.kv_cache_memory_bytes, "pinned"
     if inp.available_kv_bytes is not None:
         return inp.available_kv_bytes, "given"
-    if pinned is not None:  # auto: the plan pins what the workload needs, which makes the gate deterministic
+    if (
+        pinned is not None and inp.pin_kv_cache
+    ):  # auto: the plan pins what the workload needs, which makes the gate deterministic
         return pinned, "pinned"
     if budget is not None and budget.kv_available_bytes is not None:
         return max(0, budget.kv_available_bytes), "estimate"
@@ -706,9 +724,9 @@ def _notes(inp: SizingInput) -> list[str]:
     if attention == "compressed":
         notes.append("compress_ratios in config.json: KV is compressed per layer, the formulas here do not hold")
     if attention == "unknown":
-        notes.append("neither kv_lora_rank nor key-value heads in config.json: KV size cannot be derived")
-    if inp.sparse_kv_offload and attention != "sparse":
-        notes.append("sparse KV offload needs a model with index_topk: its sizes do not apply")
+        notes.append("config.json lacks kv_lora_rank, index_head_dim or key-value heads: KV size cannot be derived")
+    if inp.sparse_kv_offload and not inp.offloads:
+        notes.append("sparse KV offload needs a model with index_topk and indexer layers: its sizes do not apply")
     if attention in ("mla", "gqa"):
         notes.append("no sparse attention: all KV stays in HBM, host pool and hot buffer do not apply")
     heads, tensor = inp.num_key_value_heads, inp.tensor_parallel_size

@@ -361,6 +361,9 @@ def parallelism(ctx: Context, engine: Engine) -> Iterator[Problem]:
         yield Problem(f"PP {engine.pp} and PCP {engine.pcp}", "one of them 1", f"set {engine.role}_parallel")
     if "MooncakeLayerwiseConnector" in names and engine.role == "decode" and engine.pcp > 1:
         yield Problem(f"decode PCP {engine.pcp}", "1", "set decode_parallel")
+    if "MooncakeLayerwiseConnector" in names and engine.role == "prefill" and engine.pp > 1:
+        # its port is kv_port + rank without the pipeline stage, so stages would share one
+        yield Problem(f"prefill PP {engine.pp}", "1", "set prefill_parallel, or use MooncakeConnectorV1")
 
 
 @rule(
@@ -369,7 +372,7 @@ def parallelism(ctx: Context, engine: Engine) -> Iterator[Problem]:
 def context_parallel(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """With KV transfer cp-kv-cache-interleave-size must be the block size; TP must be a multiple of DCP.
 
-    Sparse attention wants DCP equal to TP.
+    Sparse attention wants DCP equal to TP; with grouped-query attention DCP is at most TP / key-value heads.
     """
     if engine.pcp * engine.dcp == 1:
         return
@@ -383,9 +386,18 @@ def context_parallel(ctx: Context, engine: Engine) -> Iterator[Problem]:
         )
     if engine.tp % engine.dcp:
         yield Problem(f"TP {engine.tp}, DCP {engine.dcp}", "TP a multiple of DCP", f"set {engine.role}_parallel")
-    if engine.dcp > 1 and ctx.model_config(engine.host).get("index_topk") and engine.dcp != engine.tp:
+    if engine.dcp == 1:
+        return
+    config = ctx.model_config(engine.host)
+    if config.get("index_topk") and engine.dcp != engine.tp:
         yield Problem(
             f"sparse attention with DCP {engine.dcp}, TP {engine.tp}", f"{engine.tp}", "set DCP to TP, or to 1"
+        )
+    heads = int(config.get("num_key_value_heads") or 0)
+    if heads and not config.get("kv_lora_rank") and engine.dcp > max(1, engine.tp // heads):
+        most = max(1, engine.tp // heads)
+        yield Problem(
+            f"DCP {engine.dcp} with {heads} key-value heads and TP {engine.tp}", f"{most} or less", "lower DCP"
         )
 
 
@@ -521,3 +533,24 @@ def kv_port_span(ctx: Context, engine: Engine) -> Iterator[Problem]:
         base = part.get("kv_port")
         if base is not None and int(known(base, "kv_port")) + ranks - 1 > 65535:
             yield Problem(f"kv_port {base} and {ranks} ranks", f"{65536 - ranks} or less", f"set {engine.role}_kv_port")
+
+
+@rule(
+    "PD-CONN-022",
+    ERROR,
+    "TLS of the connector lacks its files",
+    per="instance",
+    source="mooncake_layerwise_connector.py:881-893",
+)
+def connector_tls(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """With tls_config.ssl_enable the layerwise connector needs a key and a certificate; paths are those in the
+    container.
+    """
+    for part in engine.parts:
+        tls = extra_of(part).get("tls_config")
+        if isinstance(tls, Mapping) and tls.get("ssl_enable"):
+            gone = [name for name in ("ssl_keyfile", "ssl_certfile") if not tls.get(name)]
+            if gone:
+                yield Problem(
+                    f"ssl_enable without {', '.join(gone)}", "both", "set them and mount the files (pd_extra_mounts)"
+                )

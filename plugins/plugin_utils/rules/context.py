@@ -14,6 +14,8 @@ from ...module_utils import _sizing
 from .. import connectors
 
 UNKNOWN = "<unknown"
+#: Facts that no working host shows empty.
+NEVER_EMPTY = ("nic.interfaces", "host.listeners", "host.ulimits")
 #: Prefix of our own containers' names: what they hold is ours to replace, not a clash.
 OWN_CONTAINER = "pd-"
 
@@ -325,18 +327,30 @@ class Context:
         return found
 
     def fact(self, host: str, path: str) -> Any:
-        """A fact by its dotted path, such as ``host.memory.total_bytes``; :class:`Missing` if it is not known."""
+        """A fact by its dotted path, such as ``host.memory.total_bytes``; :class:`Missing` if it is not known.
+
+        The probe shows what it could not read as null, or as empty with a reason.
+        """
         value: Any = self.face(host)
+        face, *_, last = path.split(".") if "." in path else (path, path)
+        reasons = self._reasons(host, face)
+        failed = next(
+            (reason for reason in reasons if reason.startswith(("the probe of this face failed", f"{last}: "))), None
+        )
         for key in path.split("."):
             value = value.get(key) if isinstance(value, Mapping) else None
-            if value is None:
-                raise Missing(f"{path} of {host} is not known{self._reason(host, path)}")
+            empty = value in ([], {}) and (failed or path in NEVER_EMPTY)
+            if value is None or empty or (failed and failed.startswith("the probe")):
+                raise Missing(f"{path} of {host} is not known{self._reason(host, face)}")
         return value
 
-    def _reason(self, host: str, path: str) -> str:
-        """Why the face could not tell, if it says so about this."""
-        face = self.face(host).get(path.split(".", 1)[0])
-        reasons = list(face.get("reasons") or []) if isinstance(face, Mapping) else []
+    def _reasons(self, host: str, face: str) -> list[str]:
+        found = self.face(host).get(face)
+        return [str(reason) for reason in found.get("reasons") or []] if isinstance(found, Mapping) else []
+
+    def _reason(self, host: str, face: str) -> str:
+        """Why the face could not tell, if it gives but one reason."""
+        reasons = self._reasons(host, face)
         return f": {reasons[0]}" if len(reasons) == 1 else ""
 
     def chips(self, host: str) -> list[Mapping[str, Any]]:
@@ -368,7 +382,7 @@ class Context:
         """What the probe saw of the served model's folder."""
         models = self.fact(host, "model")
         path = (self.plan.get("model") or {}).get("path")
-        if path not in models:
+        if not models.get(path):
             raise Missing(f"{path} was not looked at on {host}")
         return dict(models[path])
 
@@ -417,6 +431,7 @@ class Context:
             topk_buffer_size=offload.get("topk_buffer_size", _sizing.DEFAULT_TOPK_BUFFER_SIZE),
             dram_size_per_dp_gib=self.offload_gib(engine),
             kv_cache_memory_bytes=args.get("kv-cache-memory-bytes"),
+            pin_kv_cache=args.get("kv-cache-memory-bytes") is not None,
             gate=str(self.settings.get("pd_dram_gate") or _sizing.GATE_AVAILABLE),
             layerwise_num_shared_buffers=layerwise.get("layerwise_num_shared_buffers"),
             layerwise_independent_layers=tuple(independent) if isinstance(independent, list) else (0,),

@@ -46,9 +46,7 @@ def mounts(ctx: Context, engine: Engine) -> Iterator[Problem]:
                 f"{path} is not mounted into {engine.service.get('name')}", path, "report it, or pd_extra_mounts"
             )
     if covers(paths, f"{DRIVER}/lib64") and not covers(paths, DRIVER):
-        yield Problem(
-            f"only parts of {DRIVER} are mounted", DRIVER, "mount the whole folder if you see EI0014", severity=INFO
-        )
+        yield Problem(f"only parts of {DRIVER} are mounted", DRIVER, "mount the whole folder", severity=WARNING)
     if not covers(paths, "/usr/local/dcmi"):
         yield Problem("/usr/local/dcmi is not mounted", "/usr/local/dcmi", "pd_extra_mounts", severity=WARNING)
 
@@ -203,3 +201,48 @@ def unusual(ctx: Context, engine: Engine) -> Iterator[Problem]:
     value: Any = engine.env.get("HCCL_BUFFSIZE")
     if value is not None and str(value).isdigit() and int(value) > 2048:
         yield Problem(f"HCCL_BUFFSIZE {value} MiB", "200 to 2048", "lower it")
+
+
+@rule(
+    "PD-ENV-012",
+    ERROR,
+    "MemFabric's environment is not set",
+    per="engine",
+    source="memfabric_hybrid set_env.sh: MEMFABRIC_HYBRID_EXTEND_LIB_PATH",
+)
+def memfabric_environment(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """MemFabric 1.2.0 does not start without MEMFABRIC_HYBRID_EXTEND_LIB_PATH, which its set_env.sh sets.
+
+    Guide 1's export of it names a version and breaks with the next one.
+    """
+    if not engine.uses_memfabric:
+        return
+    scripts = [str(path) for path in engine.service.get("sources") or []]
+    built = "memfabric" in (((ctx.plan.get("images") or {}).get(engine.service.get("image")) or {}).get("layers") or [])
+    if built and not any("memfabric" in path for path in scripts):
+        yield Problem(
+            f"{engine.service.get('name')} sources {', '.join(scripts) or 'nothing'}",
+            "MemFabric's set_env.sh",
+            "report it",
+        )
+    fixed = engine.env.get("MEMFABRIC_HYBRID_EXTEND_LIB_PATH")
+    if fixed and "/latest/" not in str(fixed):
+        yield Problem(
+            f"MEMFABRIC_HYBRID_EXTEND_LIB_PATH {fixed}", "unset, or through latest", "remove it", severity=WARNING
+        )
+
+
+@rule(
+    "PD-ENV-013",
+    WARNING,
+    "a mount hides a folder of the image",
+    per="engine",
+    source="guide 1 section 3.1, -v /usr/local/sbin/",
+)
+def shadowing(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """Mounting the host's /usr/local/sbin or bin, as guide 1 does, hides what the image has there. npu-smi alone is
+    enough.
+    """
+    for path in targets(engine):
+        if path.rstrip("/") in ("/usr/local/sbin", "/usr/local/bin", "/usr/local", "/usr/bin", "/usr/lib", "/root"):
+            yield Problem(f"{path} of the host is mounted", "only the files that are needed", "pd_mount_sbin: false")

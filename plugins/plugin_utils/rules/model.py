@@ -38,7 +38,9 @@ def complete(ctx: Context, host: str) -> Iterator[Problem]:
     model = ctx.model(host)
     if not model.get("exists"):
         raise Missing(f"the model is not on {host}")
-    shards = model["shards"]
+    shards = model.get("shards")
+    if not shards or shards.get("bytes") is None:
+        raise Missing(f"the weights on {host} were not counted")
     for name, words in (("missing", "missing"), ("lfs_pointers", "Git LFS pointers instead of weights")):
         files = shards.get(name) or []
         if files:
@@ -47,7 +49,7 @@ def complete(ctx: Context, host: str) -> Iterator[Problem]:
     if not shards.get("count"):
         yield Problem(f"no weights in {path_of(ctx)}", "*.safetensors", "copy them there")
     declared = shards.get("declared_bytes")
-    if declared and not shards.get("missing") and shards.get("bytes", 0) < declared:
+    if declared and not shards.get("missing") and shards["bytes"] < declared:
         yield Problem(f"{shards['bytes']} bytes of weights, the index says {declared}", "whole files", "copy them anew")
 
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..findings import ERROR, INFO, WARNING
@@ -18,6 +18,10 @@ INTERFACE_VARIABLES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "HCCL_SOCKET_IF
 def peers_of(ctx: Context, host: str) -> list[str]:
     """The other hosts."""
     return [other for other in ctx.hosts if other != host]
+
+
+def own_addresses(interface: Mapping[str, Any]) -> list[str]:
+    return [str(one["address"]) for one in interface.get("addresses") or []]
 
 
 @rule(
@@ -55,8 +59,8 @@ def interface_is_up(ctx: Context, host: str) -> Iterator[Problem]:
     Names differ between hosts, so one global name is often wrong on some of them.
     """
     name, address = str(known(ctx.hosts[host].get("nic"), f"serving NIC of {host}")), ctx.address(host)
-    interfaces = {one["name"]: one for one in ctx.fact(host, "nic.interfaces")}
-    owner = next((n for n, one in interfaces.items() if address in [a["address"] for a in one["addresses"]]), None)
+    interfaces = {str(one["name"]): one for one in ctx.fact(host, "nic.interfaces")}
+    owner = next((n for n, one in interfaces.items() if address in own_addresses(one)), None)
     mend = f"set pd_nic: {owner}" if owner else "set pd_nic and pd_address of this host"
     found = interfaces.get(name)
     if found is None:

@@ -208,10 +208,9 @@ def hccn_conf(ctx: Context, host: str) -> Iterator[Problem]:
 )
 def install_info(ctx: Context, host: str) -> Iterator[Problem]:
     """MemFabric reads the driver's path from it and refuses to start without. Guide 1 forgets to mount it."""
-    engines = [engine.name for engine in ctx.on(host) if engine.uses_memfabric]
-    if engines and ctx.face(host).get("npu", {}).get("ascend_install_info") is None:
-        if ctx.face(host).get("npu") is None:
-            raise Missing(f"npu facts of {host} are not known")
+    if not any(engine.uses_memfabric for engine in ctx.on(host)):
+        return
+    if ctx.fact(host, "npu").get("ascend_install_info") is None:
         yield Problem("missing", "written by the driver's installer", "install the driver with its installer")
 
 

@@ -160,7 +160,7 @@ def driver_equal(ctx: Context) -> Iterator[Problem]:
     for name in ("driver_version", "firmware_version"):
         seen: dict[str, list[str]] = {}
         for host in sorted({engine.host for engine in ctx.engines}):
-            value = ctx.face(host).get("npu", {}).get(name)
+            value = ctx.fact(host, "npu").get(name)
             if value:
                 seen.setdefault(str(value), []).append(host)
         if len(seen) > 1:

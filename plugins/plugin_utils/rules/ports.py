@@ -119,7 +119,9 @@ def within_range(ctx: Context, host: str) -> Iterator[Problem]:
 )
 def not_listened_on(ctx: Context, host: str) -> Iterator[Problem]:
     """Something on the host already listens on a port of the plan. Our own running containers do not count."""
-    listeners = [one for one in ctx.fact(host, "host.listeners") if not is_own(one.get("container"))]
+    listeners = [
+        one for one in ctx.fact(host, "host.listeners") if one.get("port") and not is_own(one.get("container"))
+    ]
     for port in fixed_ports(ctx, host):
         for one in listeners:
             inside = int(port["first"]) <= int(one["port"]) <= int(port["last"])

@@ -12,6 +12,7 @@ from .. import connectors
 from ..findings import ERROR, INFO, WARNING
 from ..profiles import LAYERWISE
 from .context import Context, known
+from .nic import own_addresses
 from .registry import Problem, rule
 
 COMPLETION_PATHS = ("/v1/completions", "/v1/chat/completions", "/generate", "/inference")
@@ -133,7 +134,7 @@ def own_address(ctx: Context) -> Iterator[Problem]:
     address, host = str(known(proxy.get("address"), "address of the proxy")), str(proxy["host"])
     if address in ("0.0.0.0", "::", "localhost") or address.startswith("127.") or address == ctx.address(host):
         return
-    own = [one["address"] for nic in ctx.fact(host, "nic.interfaces") for one in nic["addresses"]]
+    own = [one for nic in ctx.fact(host, "nic.interfaces") for one in own_addresses(nic)]
     if address not in own:
         yield Problem(f"{address} is no address of {host}", ctx.address(host), "remove proxy_address", host)
 

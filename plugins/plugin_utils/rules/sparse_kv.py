@@ -205,7 +205,7 @@ def offload_keys(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """A misspelt key is ignored in silence: dram_size_per_dp_gb leaves the default of 128 in force."""
     later = LATER_OFFLOAD_KEYS if not ctx.version_in("<0.26.1") else ()
     for key, near in unknown_keys(engine.offload, (*OFFLOAD_KEYS, *later)):
-        yield Problem(f"sparse_kv_offload_config.{key}", near or "one of " + ", ".join(OFFLOAD_KEYS), "mend the key")
+        yield Problem(key, near or "one of " + ", ".join(OFFLOAD_KEYS), "mend the key")
 
 
 @rule(
@@ -296,6 +296,8 @@ def dram_whole(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """vllm-ascend cuts 1.5 to 1, and text such as 36G fails. The unit is GiB (2**30 bytes) whatever the name says."""
     for name in ("dram_size_per_dp_GB", "topk_buffer_size"):
         value = engine.offload.get(name)
+        if value is not None:
+            known(value, name)
         whole = isinstance(value, int) or (isinstance(value, str) and value.strip().isdigit())
         if value is not None and (isinstance(value, bool) or not whole):
             yield Problem(f"{name} {value!r}", "a whole number", f"set {name} to whole GiB or tokens")
@@ -461,3 +463,23 @@ def li_c8_equal(ctx: Context) -> Iterator[Problem]:
         yield Problem(
             f"on at {', '.join(seen[True])}, off at {', '.join(seen[False])}", "equal", "set it in pd_vllm_args"
         )
+
+
+@rule(
+    "PD-SPARSE-024",
+    WARNING,
+    "decode's image was not built here",
+    per="instance",
+    source="sparse_kv_offload_manager.py:373-409; Dockerfile.a3.openEuler; memfabric_hybrid wheels",
+    versions=">=0.26",
+)
+def image_checked(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """At every start decode compiles code: it needs clang++, omp.h, ninja, and a libmf_hybm_accoffload.so that is
+    not empty.
+
+    Upstream's image has clang but no omp.h, and MemFabric's wheels lack the library (1.2.0) or have it empty
+    (1.2.1). Images that are built here are checked for all of it; others are not.
+    """
+    image = (ctx.plan.get("images") or {}).get(engine.service.get("image")) or {}
+    if engine.offloads and "memfabric" not in (image.get("layers") or []):
+        yield Problem(f"{image.get('base')} is served as it is", "pd_build: true", "build, or check the image by hand")

@@ -242,6 +242,15 @@ def test_compressed_and_unknown_models_say_so() -> None:
     assert size(SizingInput.from_model({"num_hidden_layers": 2})).attention == "unknown"
 
 
+def test_odd_models_and_sizes_are_refused_or_noted() -> None:
+    headless = {**model("DeepSeek-V3.2-W8A8"), "index_head_dim": None}
+    assert size(SizingInput.from_model(headless, sparse_kv_offload=True)).attention == "unknown"
+    shared = SizingInput(**GOLDEN, indexer_types=("shared",) * 4, sparse_kv_offload=True, max_model_len=128)
+    assert size(shared).offloads is False
+    with pytest.raises(ValueError, match="tensor_parallel_size must be 1"):
+        SizingInput(tensor_parallel_size=0)
+
+
 def test_nested_text_config_and_auto() -> None:
     nested = SizingInput.from_model({"text_config": model("DeepSeek-V3.2-W8A8")}, dram_size_per_dp_gib="auto")
     assert nested.kv_lora_rank == 512 and nested.dram_size_per_dp_gib is None

@@ -128,6 +128,9 @@ def host_facts(host: str, hosts: list[str], model_path: str) -> dict[str, Any]:
         contiguous={"free_bytes": 1200 * GIB, "nodes": [], "reason": None},
         ulimits={"nofile": {"soft": 1024, "hard": 524288}},
         ephemeral_ports=[32768, 60999],
+        listeners=[
+            {"address": "0.0.0.0", "port": 22, "protocol": "tcp", "pid": 1, "process": "sshd", "container": None}
+        ],
         clock={"epoch_s": 0.0, "offset_s": 0.4},
         disks={"/var/lib/docker": {"total_bytes": 900 * GIB, "free_bytes": 500 * GIB, "at": "/", "reason": None}},
         hosts_file={

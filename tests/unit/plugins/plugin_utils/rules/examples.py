@@ -266,6 +266,17 @@ def kill_nic(plan: Plan, facts: Facts) -> None:
     facts["d1"]["nic"]["interfaces"][0].update(state="down", admin_up=False)
 
 
+def no_scripts(plan: Plan, facts: Facts) -> None:
+    for service in plan["services"]:
+        service["sources"] = []
+
+
+def gate_unpinned(plan: Plan, facts: Facts) -> None:
+    """The gate measures free HBM: the estimate of it asks for more than the workload does."""
+    arg("decode", "kv-cache-memory-bytes", None)(plan, facts)
+    plan["settings"]["pd_dram_gate"] = "available"
+
+
 NO_META: Change = lambda plan, facts: plan.update(services=[s for s in plan["services"] if s["kind"] != "meta"])  # noqa: E731
 ROCE = mmc("ock.mmc.local_service.protocol", "device_rdma")
 FLOAT16 = model_everywhere("torch_dtype", "float16")
@@ -380,6 +391,7 @@ EXAMPLES: dict[str, Example] = {
     "PD-SPARSE-023": Example(
         "sparse", arg("prefill", "additional-config/enable_sparse_li_c8", True), "", "prefill-p1-0"
     ),
+    "PD-SPARSE-024": Example("sparse", planned("images/decode/layers", []), "d1", "served as it is", "pd_build"),
     # ---- connectors ----
     "PD-CONN-001": Example(
         "sparse", transfer("decode", "kv_connector", "SfaRemoteD2H"), "d1", "SfaRemoteD2H", "SfaRemoteD2HConnector"
@@ -416,6 +428,7 @@ EXAMPLES: dict[str, Example] = {
     "PD-CONN-019": Example("mooncake", arg("prefill", "additional-config", {"recompute_scheduler_enable": True}), "p1"),
     "PD-CONN-020": Example("mooncake", transfer("decode", "kv_connector", "NixlConnector"), "d1", "NixlConnector"),
     "PD-CONN-021": Example("mooncake", transfer("decode", "kv_port", 65530), "d1", "65530", "65520"),
+    "PD-CONN-022": Example("layerwise", extra("decode", "tls_config", {"ssl_enable": True}), "d1", "ssl_keyfile"),
     # ---- MemCache ----
     "PD-MMC-001": Example("sparse", mmc(MEMFABRIC_URL, "tcp://127.0.0.1:5555"), "p1", "5555", "5000"),
     "PD-MMC-002": Example(
@@ -527,4 +540,93 @@ EXAMPLES: dict[str, Example] = {
     "PD-ENV-009": Example("sparse", container("decode", "ipc_mode", None), "d1", "private", "host"),
     "PD-ENV-010": Example("sparse", env("prefill", "VLLM_ASCEND_ENABLE_CPU_GATHER_H2D", "1"), "p1", "on prefill"),
     "PD-ENV-011": Example("sparse", env("decode", "HCCL_BUFFSIZE", "8192"), "d1", "8192"),
+    "PD-ENV-012": Example("sparse", no_scripts, "d1", "nothing", "set_env.sh"),
+    "PD-ENV-013": Example(
+        "sparse", container("decode", "mounts", ["/usr/local/sbin:/usr/local/sbin:ro"]), "d1", "sbin"
+    ),
+}
+
+#: Further ways in which a rule must find something.
+MORE: dict[str, tuple[Example, ...]] = {
+    "PD-PORT-005": (Example("sparse", fact("d1", "host/ephemeral_ports", [20000, 60999]), "d1", "29181"),),
+    "PD-PORT-007": (
+        Example("halves", env("decode", "HCCL_IF_BASE_PORT", "50000"), "d1", "decode-d1-a-0, decode-d1-b-0"),
+    ),
+    "PD-PORT-008": (Example("sparse", port("d1", 8500), "d1", "8500"),),
+    "PD-NIC-001": (
+        Example("sparse", planned("hosts/d1/address", "2001:db8::10"), "d1", "IPv6"),
+        Example("sparse", planned("hosts/d1/address", "d1.example"), "d1", "no numeric"),
+        Example("sparse", planned("hosts/d1/address", "169.254.3.4"), "d1", "169.254"),
+    ),
+    "PD-NIC-002": (
+        Example("sparse", planned("hosts/d1/nic", "eth9"), "d1", "no interface eth9", "enp1s0f0"),
+        Example("sparse", planned("hosts/d1/address", "192.0.2.99"), "d1", "belongs to no interface"),
+    ),
+    "PD-NIC-006": (
+        Example(
+            "sparse",
+            fact("d1", "nic/peers/192.0.2.10/tcp", {"29180": "no answer within 3 s"}),
+            "d1",
+            "29180",
+            severity="warning",
+        ),
+    ),
+    "PD-NPU-003": (
+        Example(
+            "sparse", chip("d1", 2, processes=[{"pid": 7, "name": "python", "container": None}]), "d1", "process 7"
+        ),
+    ),
+    "PD-NPU-007": (
+        Example("data_parallel", fact("d1", "hccn/chips/0/net_health", "Fault"), "d1", "Fault", severity="error"),
+    ),
+    "PD-MEM-002": (Example("sparse", arg("decode", "max-num-seqs", 8), "d1", "15.6 GiB", "max-num-seqs", "warning"),),
+    "PD-SPARSE-007": (
+        Example("sparse", sparse("decode", "enabled", False), "d1", "without sparse_kv_offload_config.enabled"),
+    ),
+    "PD-SPARSE-012": (Example("sparse", gate_unpinned, "d1", "GiB", severity="warning"),),
+    "PD-CONN-005": (
+        Example("mooncake", parallel("prefill", tensor_parallel_size=8), "d1", "prefill TP 8", "16 or more"),
+    ),
+    "PD-CONN-008": (
+        Example("sparse", store("layerwise_num_shared_buffers", 0), "p1", "0", severity="error"),
+        Example("sparse", store("layerwise_independent_layers", [61]), "p1", "[61]", "-61 to 60", "error"),
+        Example("sparse", store("layerwise_independent_layers", "first"), "p1", "'first'", severity="error"),
+    ),
+    "PD-CONN-011": (Example("sparse", planned("profile", "sparse_kv_offload"), "p1", "3", "1", "info"),),
+    "PD-CONN-012": (
+        Example("layerwise", parallel("prefill", pipeline_parallel_size=2), "p1", "prefill PP 2"),
+        Example("layerwise", parallel("decode", prefill_context_parallel_size=2), "d1", "decode PCP 2"),
+    ),
+    "PD-CONN-013": (
+        Example("context_parallel", parallel("prefill", decode_context_parallel_size=3), "p1", "TP 16, DCP 3"),
+        Example("sparse", parallel("prefill", decode_context_parallel_size=8), "p1", "sparse attention", "16"),
+    ),
+    "PD-MMC-003": (
+        Example("sparse", mmc("ock.mmc.local_service.dram.size", "lots"), "p1", "'lots'"),
+        Example("sparse", mmc("ock.mmc.local_service.dram.size", "0GB"), "p1", "both 0"),
+        Example("sparse", mmc("ock.mmc.local_service.max.dram.size", "5GB"), "p1", "max.dram.size"),
+    ),
+    "PD-MMC-005": (
+        Example("sparse", fact("p1", "host/memory/hugepages/free", 512), "p1", "1 GiB of free huge pages"),
+        Example("sparse", container("prefill", "ipc_mode", "private"), "p1", "private", "host"),
+    ),
+    "PD-MODEL-002": (
+        Example("sparse", model("d1", "shards/lfs_pointers", ["a.safetensors"]), "d1", "Git LFS"),
+        Example("sparse", model("d1", "shards/bytes", 10**9), "d1", "the index says 690000000000"),
+    ),
+    "PD-MODEL-004": (Example("sparse", arg("decode", "dtype", "half"), "d1", "half", "bfloat16"),),
+    "PD-ENV-001": (
+        Example("sparse", unmount("decode", "/usr/local/dcmi"), "d1", "dcmi", severity="warning"),
+        Example("sparse", unmount("decode", "/etc/ascend_install.info"), "d1", "ascend_install.info"),
+    ),
+    "PD-ENV-002": (Example("sparse", env("decode", "X", "a:$Y"), "d1", "X holds a $"),),
+    "PD-ENV-007": (
+        Example("sparse", env("decode", "ASCEND_RT_VISIBLE_DEVICES", "0,1"), "d1", "0,1", "0,1,2,3"),
+        Example("context_parallel", env("decode", "ASCEND_RT_VISIBLE_DEVICES", "16"), "d1", "16 devices", "0 to 15"),
+    ),
+    "PD-PARITY-008": (
+        Example(
+            "sparse", both(env("decode", "PYTHONHASHSEED", None), env("prefill", "PYTHONHASHSEED", None)), "", "unset"
+        ),
+    ),
 }

@@ -8,7 +8,11 @@ import pytest
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import rules
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.findings import ERROR, INFO, NOT_CHECKED, WARNING
 from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.clusters import CLUSTERS, cluster
-from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.examples import EXAMPLES, Example
+from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.examples import (
+    EXAMPLES,
+    MORE,
+    Example,
+)
 
 
 def test_every_rule_has_an_example_and_every_example_a_rule() -> None:
@@ -34,10 +38,12 @@ def _noted(identifier: str, example: Example) -> bool:
     return not example.clean or identifier in ("PD-MMC-006", "PD-MEM-002", "PD-CONN-011")
 
 
-@pytest.mark.parametrize("identifier", sorted(EXAMPLES))
-def test_broken_cluster_gives_the_finding(identifier: str) -> None:
+CASES = [(name, example) for name in sorted(EXAMPLES) for example in (EXAMPLES[name], *MORE.get(name, ()))]
+
+
+@pytest.mark.parametrize(("identifier", "example"), CASES, ids=[name for name, _ in CASES])
+def test_broken_cluster_gives_the_finding(identifier: str, example: Example) -> None:
     """Fails if the rule is removed, says another host, or another number."""
-    example = EXAMPLES[identifier]
     plan, facts = cluster(example.cluster)
     example.break_(plan, facts)
     wanted = example.severity or rules.RULES[identifier].severity

@@ -1,0 +1,85 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""Rules meet what probes really return: parts missing, hosts silent, addresses not yet known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import _hccn, _host, _model, _nics, _npu
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import rules
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.findings import ERROR, NOT_CHECKED, Finding
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.planner import plan as make_plan
+from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.clusters import (
+    CLUSTERS,
+    ONE_PAIR,
+    V32,
+    cluster,
+)
+
+
+def crashes(findings: tuple[Finding, ...]) -> list[str]:
+    return [f"{finding.rule}: {finding.found}" for finding in findings if "the rule itself failed" in finding.found]
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every place in nested data."""
+    found = [path] if path else []
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        found += places(item, (*path, key))
+    return found
+
+
+def damage(facts: dict[str, Any], path: tuple[Any, ...], value: Any) -> None:
+    target: Any = facts
+    for key in path[:-1]:
+        target = target[key]
+    target[path[-1]] = value
+
+
+@pytest.mark.parametrize("kind", ["sparse", "data_parallel"])
+def test_a_missing_part_is_not_checked_and_never_a_crash(kind: str) -> None:
+    """Each fact in turn becomes unknown, as a probe says it: null. No rule crashes over it."""
+    plan, facts = cluster(kind)
+    # of 16 equal chips one is enough; entries of lists are never null, their fields may be
+    paths = [path for path in places(facts["d1"]) if isinstance(path[-1], str) and set(path).isdisjoint(range(1, 99))]
+    assert len(paths) > 100
+    found = []
+    for path in paths:
+        _, broken = cluster(kind)
+        damage(broken["d1"], path, None)
+        found += [(path, crash) for crash in crashes(rules.judge(plan, broken).findings)]
+    assert not found
+
+
+@pytest.mark.parametrize("kind", sorted(CLUSTERS))
+def test_probe_that_learnt_nothing(kind: str) -> None:
+    """Every face empty, with a reason, in the shape that the probe itself gives."""
+    plan, facts = cluster(kind)
+    for host in facts:
+        faces: dict[str, Any] = {
+            "npu": _npu.empty(),
+            "nic": _nics.empty(),
+            "hccn": _hccn.empty(),
+            "host": _host.empty(),
+            "model": {plan["model"]["path"]: _model.empty("timed out")},
+        }
+        for name in ("npu", "nic", "hccn", "host"):
+            faces[name]["reasons"] = ["the probe of this face failed: timed out"]
+        facts[host] = {"schema": 1, **faces}
+    verdict = rules.judge(plan, facts)
+    assert not crashes(verdict.findings)
+    unchecked = {finding.rule for finding in verdict.findings if finding.severity == NOT_CHECKED}
+    assert {"PD-PORT-005", "PD-HOST-008", "PD-NIC-002", "PD-NPU-002"} <= unchecked
+
+
+def test_four_values_without_any_probe_give_no_error() -> None:
+    """What a first `plan.yml` shows: everything that needs a probe is unchecked, nothing else is wrong."""
+    inventory = {host: dict(V32) for host in ("p1", "d1")}
+    plan = make_plan(inventory, ONE_PAIR, None)
+    verdict = rules.judge(plan, None)
+    assert not crashes(verdict.findings)
+    assert [finding for finding in verdict.findings if finding.severity == ERROR] == []
+    assert "PD-NIC-001" in {finding.rule for finding in verdict.findings if finding.severity == NOT_CHECKED}
