@@ -27,7 +27,7 @@ import pytest
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import _sizing
 
 VERSION = "0.26.0rc1"
-CASES = 5000
+CASES = 3000
 SKO = "vllm_ascend/distributed/kv_transfer/sparse_kv_offload/sparse_kv_offload_manager.py"
 LAYOUT = "vllm_ascend/distributed/kv_transfer/kv_pool/ascend_store/layerwise_cache_layout.py"
 

@@ -39,7 +39,7 @@ def damage(facts: dict[str, Any], path: tuple[Any, ...], value: Any) -> None:
     target[path[-1]] = value
 
 
-@pytest.mark.parametrize("kind", ["sparse", "data_parallel"])
+@pytest.mark.parametrize("kind", ["sparse"])
 def test_a_missing_part_is_not_checked_and_never_a_crash(kind: str) -> None:
     """Each fact in turn becomes unknown, as a probe says it: null. No rule crashes over it."""
     plan, facts = cluster(kind)
