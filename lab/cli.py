@@ -54,7 +54,6 @@ def reset(arguments: argparse.Namespace) -> None:
         hosts = arguments.host or nodes.existing()
         with step("removing " + " ".join(host.name for host in hosts)):
             nodes.delete(hosts)
-            nodes.forget(hosts)
         _boot(hosts)
 
 

@@ -279,11 +279,6 @@ def restore(host: Host) -> None:
     docker("exec", host.name, "touch", SINCE_BOOT)
 
 
-def forget(host: Host) -> None:
-    """The host is made anew: nothing of it is at fault."""
-    _file(host).unlink(missing_ok=True)
-
-
 def write_hardware(host: Host) -> None:
     """Bring what the host is shown in line with the faults that are on."""
     changes: dict[str, Any] = {}

@@ -71,9 +71,12 @@ def outdated(hosts: list[Host]) -> list[Host]:
 
 
 def delete(hosts: list[Host]) -> None:
-    """Remove hosts with their disks; the models and the SSH host key of each stay."""
+    """Remove hosts with all that they had; only the SSH host keys stay, so that known_hosts stays true."""
     for host in hosts:
         docker("rm", "--force", "--volumes", host.name)
+        for path in host.folder.iterdir() if host.folder.exists() else ():
+            if path.name != "ssh":
+                remove(path)
 
 
 def stop_all() -> None:
@@ -166,9 +169,3 @@ def _wait_until_ready(host: Host) -> None:
         if time.monotonic() > deadline:
             raise LabError(f"{host.name} did not come up within {READY_SECONDS} s; look with: lab/lab ssh {host.name}")
         time.sleep(0.2)
-
-
-def forget(hosts: list[Host]) -> None:
-    """Remove what is kept of hosts on the machine."""
-    for host in hosts:
-        remove(host.folder)
