@@ -32,7 +32,7 @@ def present(ctx: Context, host: str) -> Iterator[Problem]:
 
 @rule("PD-MODEL-002", ERROR, "weights are missing", per="host", source="collection")
 def complete(ctx: Context, host: str) -> Iterator[Problem]:
-    """A shard that the index names is missing, or is a Git LFS pointer: loading fails after minutes."""
+    """A shard that the index names is missing, cut short, or a Git LFS pointer: loading fails after minutes."""
     if not ctx.on(host):
         return
     model = ctx.model(host)
@@ -48,9 +48,13 @@ def complete(ctx: Context, host: str) -> Iterator[Problem]:
             yield Problem(f"{files[0]}{more}: {words}", f"all {shards.get('count')} shards", "copy them anew")
     if not shards.get("count"):
         yield Problem(f"no weights in {path_of(ctx)}", "*.safetensors", "copy them there")
-    declared = shards.get("declared_bytes")
-    if declared and not shards.get("missing") and shards["bytes"] < declared:
-        yield Problem(f"{shards['bytes']} bytes of weights, the index says {declared}", "whole files", "copy them anew")
+    for one in (shards.get("short") or [])[:1]:
+        more = f" and {len(shards['short']) - 1} more" if len(shards["short"]) > 1 else ""
+        yield Problem(
+            f"{one['name']}{more}: {one['size_bytes']} bytes, its header says {one['expected_bytes']}",
+            "whole files",
+            "copy them anew",
+        )
 
 
 @rule("PD-MODEL-003", ERROR, "tokenizer files are missing", per="host", source="vllm-ascend #9999")

@@ -277,6 +277,7 @@ def gate_unpinned(plan: Plan, facts: Facts) -> None:
     plan["settings"]["pd_dram_gate"] = "available"
 
 
+SHORT = {"name": "a.safetensors", "size_bytes": 5, "expected_bytes": 9}
 NO_META: Change = lambda plan, facts: plan.update(services=[s for s in plan["services"] if s["kind"] != "meta"])  # noqa: E731
 ROCE = mmc("ock.mmc.local_service.protocol", "device_rdma")
 FLOAT16 = model_everywhere("torch_dtype", "float16")
@@ -612,7 +613,7 @@ MORE: dict[str, tuple[Example, ...]] = {
     ),
     "PD-MODEL-002": (
         Example("sparse", model("d1", "shards/lfs_pointers", ["a.safetensors"]), "d1", "Git LFS"),
-        Example("sparse", model("d1", "shards/bytes", 10**9), "d1", "the index says 690000000000"),
+        Example("sparse", model("d1", "shards/short", [SHORT]), "d1", "a.safetensors: 5 bytes, its header says 9"),
     ),
     "PD-MODEL-004": (Example("sparse", arg("decode", "dtype", "half"), "d1", "half", "bfloat16"),),
     "PD-ENV-001": (
