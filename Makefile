@@ -23,7 +23,7 @@ test-all: dev ## test, and the long scenarios
 
 .PHONY: dev lint unit sanity mutate molecule
 dev: ## tools, collections and the symlink tree, so that ansible-playbook works from here
-	@tools/setup
+	@tools/setup --tools
 lint: dev ## ansible-lint, yamllint, ruff, mypy, changelog, documentation markup
 	@tools/lint
 unit: dev ## tests that need no host
