@@ -269,6 +269,14 @@ SECTIONS: tuple[tuple[str, tuple[Variable, ...]], ...] = (
                 "bytes",
             ),
             Variable(
+                "pd_dram_gate",
+                "str",
+                "how the vllm-ascend in the image checks `dram_size_per_dp_GB` at start: `available` (0.26.0rc1: against "
+                "free HBM) or `planned` (from its PR #14921 on: against the workload)",
+                "available",
+                choices=("available", "planned"),
+            ),
+            Variable(
                 "pd_small_packet_gather", "bool", "small-packet gather on decode (needs the fork that has it)", False
             ),
         ),
@@ -290,6 +298,11 @@ SECTIONS: tuple[tuple[str, tuple[Variable, ...]], ...] = (
             Variable("pd_ready_timeout_s", "int", "from start of an engine until it answers", 3600, unit="s"),
             Variable("pd_verify_timeout_s", "int", "for each completion of the verification", 300, unit="s"),
             Variable("pd_stop_grace_s", "int", "between SIGTERM and SIGKILL", 120, unit="s"),
+            Variable(
+                "pd_expected_concurrency",
+                "int",
+                "requests that clients will have open at once; a rule compares it with what decode serves at once",
+            ),
             Variable("pd_waived_rules", "dict", "rule id -> reason", {}),
         ),
     ),
