@@ -14,7 +14,7 @@ from argparse import Namespace
 
 from vllm import __version__, arguments, http
 from vllm.failure import ConfigRefused
-from vllm.logger import init_logger
+from vllm.logger import init_logger, say
 
 logger = init_logger(__name__)
 
@@ -48,13 +48,16 @@ def serve(argv: list[str]) -> int:
     except SystemExit:
         raise
     except ConfigRefused as error:
-        traceback.print_exception(error.__cause__)
-        print(f"\npydantic_core._pydantic_core.ValidationError: {error}", file=sys.stderr, flush=True)
-    except BaseException:
-        traceback.print_exc()
-    sys.stdout.flush()
-    sys.stderr.flush()
+        _report(error.__cause__, f"pydantic_core._pydantic_core.ValidationError: {error}")
+    except BaseException as error:
+        _report(error)
     os._exit(1)  # threads of a half-started engine must not hold the process
+
+
+def _report(error: BaseException | None, last: str = "") -> None:
+    """The traceback that ends the API server."""
+    lines = traceback.format_exception(error) if error else []
+    say("APIServer", "".join([*lines, last]).rstrip(), sys.stderr)
 
 
 _ready = threading.Event()
@@ -85,20 +88,20 @@ def _serve(parsed: Namespace, stop: threading.Event) -> int:
         host, port = listener.getsockname()[:2]
         logger.info("Supported tasks: ['generate']")
         logger.info("Starting vLLM server on http://%s:%d", host, port)
-        print(
-            f"INFO:     Started server process [{os.getpid()}]\nINFO:     Waiting for application startup.", flush=True
+        say(
+            "APIServer", f"INFO:     Started server process [{os.getpid()}]\nINFO:     Waiting for application startup."
         )
         listener.listen(2048)
         engine.loop.run(http.serve(listener, ApiServer(engine), not parsed.disable_uvicorn_access_log))
-        print("INFO:     Application startup complete.", flush=True)
+        say("APIServer", "INFO:     Application startup complete.")
     engine.serving = True
     _ready.set()
     stop.wait()
-    print("INFO:     Shutting down\nINFO:     Application shutdown complete.", flush=True)
+    say("APIServer", "INFO:     Shutting down\nINFO:     Application shutdown complete.")
     if engine.dead.is_set():
         threading.Event().wait(0.5)  # let running requests get their errors
         logger.error("Engine core died unexpectedly: %s", engine.error)
-    print(f"INFO:     Finished server process [{os.getpid()}]", flush=True)
+    say("APIServer", f"INFO:     Finished server process [{os.getpid()}]")
     sys.stderr.flush()
     os._exit(1 if engine.dead.is_set() else 0)
 

@@ -268,9 +268,13 @@ class Engine:
         if self.dead.is_set():
             return
         self.error = reason
-        prefix = f"(EngineCore pid={os.getpid()}) "
-        logger.error("EngineCore encountered a fatal error.", exc_info=error, extra={"process_prefix": prefix})
-        logger.error("AsyncLLM output_handler failed: EngineCore encountered an issue: %s", reason)
+        logger.error("EngineCore encountered a fatal error.", exc_info=error)
+        logger.error(
+            "AsyncLLM output_handler failed.\nvllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an "
+            "issue. See stack trace (above) for the root cause. (%s)",
+            reason,
+            extra={"process_name": "APIServer"},
+        )
         self.dead.set()
         if not self.serving:  # the stages of the start run in another thread, which cannot be interrupted
             sys.stdout.flush()

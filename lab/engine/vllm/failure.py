@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -46,7 +45,6 @@ def process(name: str) -> Iterator[None]:
     except EngineCoreFailed:
         raise
     except Exception as error:
-        prefix = f"({name} pid={os.getpid()}) "
         message = "WorkerProc failed to start." if name.startswith("Worker") else "EngineCore failed to start."
-        logger.error(message, exc_info=error, extra={"process_prefix": prefix})
+        logger.error(message, exc_info=error, extra={"process_name": name})
         raise EngineCoreFailed("EngineCore") from None

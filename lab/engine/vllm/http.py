@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
+from vllm.logger import say
+
 
 @dataclass
 class Call:
@@ -140,10 +142,8 @@ async def serve(listener: socket.socket, application: Application, access_log: b
                 reply = work.result()
                 if access_log:
                     phrase = HTTPStatus(reply.status).phrase
-                    print(
-                        f'INFO:     {peer[0]}:{peer[1]} - "{call.method} {call.path} HTTP/1.1" {reply.status} {phrase}',
-                        flush=True,
-                    )
+                    text = f'"{call.method} {call.path} HTTP/1.1" {reply.status} {phrase}'
+                    say("APIServer", f"INFO:     {peer[0]}:{peer[1]} - {text}")
                 await connection.write(reply)
                 if call.headers.get("connection", "").lower() == "close":
                     return

@@ -17,7 +17,7 @@ from pathlib import Path
 from vllm import lab_host, memory, wire
 from vllm.config import VllmConfig
 from vllm.lab_host import GIB, Settings
-from vllm.logger import init_logger
+from vllm.logger import init_logger, say
 
 from vllm_ascend.ascend_config import SparseKVOffload
 from vllm_ascend.worker import libraries
@@ -89,18 +89,12 @@ class Worker:
         if not shards:
             raise RuntimeError(f"Cannot find any model weights with `{model.path}`")
         pause = self.settings.weights_seconds / len(shards)
-        for done, name in enumerate(shards, 1):
-            if not (folder / name).is_file():
-                raise FileNotFoundError(f"No such file or directory: {folder / name}")
-            time.sleep(pause)
-            elapsed = time.monotonic() - began
-            rate = done / max(elapsed, 1e-6)
-            print(
-                f"Loading safetensors checkpoint shards: {100 * done // len(shards):3d}% Completed | "
-                f"{done}/{len(shards)} "
-                f"[{_clock(elapsed)}<{_clock((len(shards) - done) / rate)}, {rate:5.2f}it/s]",
-                flush=True,
-            )
+        for done, name in enumerate(["", *shards]):
+            if name:
+                if not (folder / name).is_file():
+                    raise FileNotFoundError(f"No such file or directory: {folder / name}")
+                time.sleep(pause)
+            say("Worker_TP0", _progress(done, len(shards), time.monotonic() - began))
         logger.info("Loading weights took %.2f seconds", time.monotonic() - began)
         logger.info("Loading model weights took %.4f GB", memory.weight_bytes(self.config) / GIB)
 
@@ -134,6 +128,15 @@ class Worker:
                 )
             free = asked
         else:
+            if layers_reused != 1.0:
+                layers = int(config.model.text["num_hidden_layers"])
+                logger.info(
+                    "Layerwise KV cache reuse maps %d layers onto %d buffer assignments; "
+                    "scale logical KV budget by %.3f.",
+                    layers,
+                    round(layers / layers_reused),
+                    layers_reused,
+                )
             free = int(free * layers_reused)
             logger.info("Available KV cache memory: %.2f GiB", free / GIB)
         if free <= 0:
@@ -251,6 +254,15 @@ def _interface(variable: str) -> None:
     wanted = names.split(":")[-1].lstrip("=^").split(",") if names else []
     if wanted and not any(name == seen or seen.startswith(name) for name in wanted for seen in present):
         raise RuntimeError(f"[enforce fail at device.cc] Unable to find interface for: [{names}] ({variable})")
+
+
+def _progress(done: int, total: int, elapsed: float) -> str:
+    """One line of vLLM's progress bar, which tqdm starts with a carriage return."""
+    left, rate = "?", "?it/s"
+    if done and elapsed:
+        left, rate = _clock(elapsed / done * (total - done)), f"{done / elapsed:5.2f}it/s"
+    percent = f"{100 * done / total:3.0f}% Completed | {done}/{total}"
+    return f"\rLoading safetensors checkpoint shards: {percent} [{_clock(elapsed)}<{left}, {rate}]"
 
 
 def _clock(seconds: float) -> str:

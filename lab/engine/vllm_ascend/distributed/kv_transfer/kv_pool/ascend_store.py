@@ -93,14 +93,7 @@ def layers_per_buffer(config: VllmConfig, transfer: KVTransferConfig) -> float:
             )
     if layers - len(alone) <= shared:
         return 1.0
-    factor = layers / (len(alone) + shared)
-    logger.info(
-        "Layerwise KV cache reuse maps %d layers onto %d buffer assignments; scale logical KV budget by %.3f.",
-        layers,
-        len(alone) + shared,
-        factor,
-    )
-    return factor
+    return layers / (len(alone) + shared)
 
 
 def _count(extra: dict[str, Any], key: str, default: int) -> int:
