@@ -71,7 +71,7 @@ FATAL = [
     (re.compile(r"EI0014|EI0019|EJ0003"), "HCCL found a wrong topology or a taken port (EI0014, EI0019, EJ0003)"),
     (re.compile(r"[Oo]ut of memory|NPU out of memory|OutOfMemoryError"), "memory ran out"),
     (
-        re.compile(r"has conflicting (?:prefill|decode)|conflicting.* (?:DP|TP) size"),
+        re.compile(r"config has a conflicting (?:tensor|data) parallel size"),
         "the sizes in kv_connector_extra_config are not the real ones",
     ),
 ]
