@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import commands, rules
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import commands, report, rules
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.planner import plan
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import OWN_PREFIXES, VARIABLES
 
@@ -32,22 +32,37 @@ class ActionModule(ActionBase):
         task_vars = task_vars or {}
         facts = _plain(arguments["facts"])
         groups = _plain(task_vars["groups"])
-        made = plan(_inventory(task_vars["hostvars"]), groups, facts)
-        findings = [finding.as_dict() for finding in rules.evaluate(made, facts)]
+        made = plan(_inventory(task_vars["hostvars"], groups), groups, facts)
+        findings = rules.evaluate(made, facts)
+        result |= {"changed": False, "findings": [finding.as_dict() for finding in findings]}
         text = commands.describe(made)
-        if arguments["show"]:  # as it is: callbacks would escape the lines that people copy
-            self._display.display(text)
-        return result | {"changed": False, "plan": made, "findings": findings, "text": text}
+        if arguments["show"]:
+            # As it is: callbacks would escape the lines that people copy. And not returned besides: Ansible takes
+            # longer to carry the plan of a large cluster around than it takes to make it.
+            self._display.display(f"{text}\n{report.terminal(findings)}")
+            return result
+        return result | {"plan": made, "text": text}
 
 
-def _inventory(hostvars: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+def _members(hostvars: Mapping[str, Mapping[str, Any]], groups: Mapping[str, list[str]]) -> list[str]:
+    """Hosts of the groups that somebody's ``pd_groups`` names. Others may hold anything, so they are not looked at."""
+    names = set(VARIABLES["pd_groups"].default.values())
+    for host in hostvars:
+        if "pd_groups" in hostvars[host]:
+            stated = _plain(hostvars[host]["pd_groups"])
+            names |= {str(name) for name in stated.values()} if isinstance(stated, dict) else set()
+    found = {host for name in names for host in groups.get(name, ())}
+    return [host for host in groups["all"] if host in found]
+
+
+def _inventory(hostvars: Mapping[str, Mapping[str, Any]], groups: Mapping[str, list[str]]) -> dict[str, dict[str, Any]]:
     """The planner's variables of every host, templated; names that only look like them without their value."""
     result = {}
-    for host in hostvars:
+    for host in _members(hostvars, groups):
         variables = hostvars[host]
         names = [name for name in variables if name in VARIABLES or name in _FOREIGN]
         strangers = [name for name in variables if name.startswith(OWN_PREFIXES) and name not in VARIABLES]
-        result[str(host)] = {**_plain({name: variables[name] for name in names}), **dict.fromkeys(strangers)}
+        result[host] = {**_plain({name: variables[name] for name in names}), **dict.fromkeys(strangers)}
     return result
 
 

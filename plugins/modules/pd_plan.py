@@ -24,7 +24,9 @@ options:
     type: dict
     default: {}
   show:
-    description: Print RV(text) to the terminal as it is, ready to be copied.
+    description:
+      - Print the plan for people and the findings to the terminal as they are, ready to be copied, instead of returning
+        RV(plan) and RV(text).
     type: bool
     default: false
 attributes:
@@ -55,7 +57,7 @@ EXAMPLES = r"""
 RETURN = r"""
 plan:
   description: The plan. Its shape stands in docs/architecture.md.
-  returned: always
+  returned: unless O(show=true)
   type: dict
 findings:
   description: What the planner and the rules found.
@@ -72,6 +74,6 @@ findings:
       source: ""
 text:
   description: The plan for people, with the equivalent C(docker run) and C(vllm serve) commands.
-  returned: always
+  returned: unless O(show=true)
   type: str
 """

@@ -126,7 +126,7 @@ def _service(
     for command in service["commands"]:
         engine = engines.get(command["name"])
         if engine:
-            lines.append(f"# {engine['name']}: chips {_ranges(engine['devices'])}")
+            lines.append(f"# {engine['name']}: chips {ranges(engine['devices'])}")
         lines.append(exports(service, command))
         if engine:
             lines.append(vllm_serve(engine, plan["versions"]["vllm"]))
@@ -144,7 +144,7 @@ def _command(head: Sequence[str], options: Iterable[Sequence[str]], tail: Sequen
     return " \\\n  ".join(lines)
 
 
-def _ranges(numbers: Sequence[int]) -> str:
+def ranges(numbers: Sequence[int]) -> str:
     """0,1,2,3 -> 0-3."""
     if not numbers:
         return "none"

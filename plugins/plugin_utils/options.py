@@ -28,7 +28,7 @@ class OptionError(ValueError):
 
 @dataclass(frozen=True)
 class Option:
-    """One option. ``kind``: value, boolean (has a ``no-`` form), flag (has none) or list."""
+    """One option. ``kind``: value, boolean (has a ``no-`` form), flag (has none), list, or append (once per item)."""
 
     name: str
     kind: str
@@ -45,7 +45,7 @@ class Option:
         reader = data.get("type") or "str"
         kind = _KINDS.get(data["action"], "list" if data.get("nargs") == "+" else "value")
         is_json = kind == "value" and (reader in _JSON_READERS or name.endswith(_JSON_NAMES))
-        number = "str" if kind == "list" else _NUMBER_READERS.get(reader, "str")
+        number = "str" if kind in ("list", "append") else _NUMBER_READERS.get(reader, "str")
         return cls(name, kind, number, is_json, tuple(data.get("choices") or ()), flags)
 
 
@@ -53,7 +53,7 @@ _KINDS = {
     "BooleanOptionalAction": "boolean",
     "StoreTrueAction": "flag",
     "LoRAParserAction": "list",
-    "AppendAction": "list",
+    "AppendAction": "append",
 }
 #: Readers of argparse types that take JSON. ``_optional_type`` wraps another reader, so there the name must tell.
 _JSON_READERS = {"loads", "parse_dataclass", "union_dict_and_str", "_parse_type"}
@@ -116,9 +116,7 @@ class OptionTable:
                 if data is not None and (option is None or option.json or isinstance(data, (dict, list))):
                     return data
             return value if option is None else _typed(option.type, value)
-        if option is not None and option.kind == "list" and isinstance(value, Sequence):
-            return list(value)
-        return value
+        return list(value) if isinstance(value, tuple) else value
 
     def parse(self, argv: Sequence[str]) -> dict[str, Any]:
         """An argument list after ``vllm serve`` -> meaning. As in argparse the last of two equal options wins."""
@@ -146,6 +144,8 @@ class OptionTable:
                 while queue and not _is_option(queue[0]):
                     values.append(queue.pop(0))
                 result[name] = [self.value(name, value) for value in values]
+            elif option is not None and option.kind == "append":
+                result.setdefault(name, []).append(inline if has_value else _take(queue, token))
             elif option is None and not has_value:  # of another version: take what follows, let the caller report it
                 words = []
                 while queue and not _is_option(queue[0]):
@@ -184,6 +184,10 @@ class OptionTable:
                     result[f"no-{name}"] = True
             elif isinstance(value, (list, tuple)) and option is not None and option.json and option.kind == "value":
                 result[name] = json.dumps(list(value))
+            elif (
+                isinstance(value, (list, tuple)) and option is not None and option.kind == "append" and len(value) == 1
+            ):
+                result[name] = value[0]  # of several the file can carry none: vLLM reads further words as arguments
             else:
                 result[name] = value
         return result
@@ -202,6 +206,8 @@ class OptionTable:
                     result.append(f"--no-{name}")
             elif isinstance(value, dict):
                 result += [f"--{name}", json.dumps(value)]
+            elif isinstance(value, (list, tuple)) and option is not None and option.kind == "append":
+                result += [word for item in value for word in (f"--{name}", str(item))]
             elif isinstance(value, (list, tuple)):
                 spread = option is not None and option.kind == "list" and not option.json
                 result += [f"--{name}", *(map(str, value) if spread else [json.dumps(list(value))])]

@@ -269,6 +269,7 @@ def _sizes(draft: Draft, layers: UserLayers) -> dict[str, OffloadSizes]:
             dram_gib=draft.settings.of_host(head.host, "pd_dram_size_per_dp_gb"),
             kv_cache_memory_bytes=draft.settings.of_host(head.host, "pd_kv_cache_memory_bytes"),
             memcache_dram=draft.settings.of_host(head.host, "memcache_dram_size"),
+            gate=draft.settings.cluster("pd_dram_gate"),
             unknown=unknown,
         )
     return result

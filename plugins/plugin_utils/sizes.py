@@ -37,6 +37,7 @@ def offload_sizes(
     dram_gib: int | str,
     kv_cache_memory_bytes: int | str,
     memcache_dram: str,
+    gate: str,
     unknown: Callable[[str], str],
 ) -> OffloadSizes:
     """Sizes of one instance. The first host that has seen the model speaks for all; the smallest memory decides."""
@@ -56,6 +57,7 @@ def offload_sizes(
                 hbm_bytes=min((known for known in hbm if known), default=None),
                 host_available_bytes=min((known for known in memory if known), default=None),
                 sparse_kv_offload=offloads,
+                gate=gate,
                 memcache=memcache,
                 topk_buffer_size=topk_buffer_size if offloads else None,
                 dram_size_per_dp_gib=dram_gib if offloads else None,

@@ -271,8 +271,8 @@ SECTIONS: tuple[tuple[str, tuple[Variable, ...]], ...] = (
             Variable(
                 "pd_dram_gate",
                 "str",
-                "how the vllm-ascend in the image checks `dram_size_per_dp_GB` at start: `available` (0.26.0rc1: against "
-                "free HBM) or `planned` (from its PR #14921 on: against the workload)",
+                "how the vllm-ascend in the image checks `dram_size_per_dp_GB` at start: `available` (0.26.0rc1: "
+                "against free HBM) or `planned` (from its PR #14921 on: against the workload)",
                 "available",
                 choices=("available", "planned"),
             ),

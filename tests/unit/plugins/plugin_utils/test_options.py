@@ -49,6 +49,7 @@ TABLE = option_table("0.26.0")
         (["--served-model-name", "a", "b", "--seed", "1"], {"served-model-name": ["a", "b"], "seed": 1}),
         (["--max-num-batched-tokens", "32", "--max-num-batched-tokens", "64"], {"max-num-batched-tokens": 64}),
         (["--tokenizer-mode", "deepseek_v32"], {"tokenizer-mode": "deepseek_v32"}),
+        (["--middleware", "a", "--middleware", "b"], {"middleware": ["a", "b"]}),
         (["--seed", "-1"], {"seed": -1}),
         (["--no-such-switch", "--seed", "1"], {"no-such-switch": True, "seed": 1}),
         (
@@ -99,6 +100,7 @@ def test_normalise(written: dict[str, Any], meaning: dict[str, Any]) -> None:
         ({"middleware": []}, {}),
         ({"additional-config": {"a": False, "b": []}}, {"additional-config": {"a": False, "b": []}}),
         ({"allowed-origins": ["*"]}, {"allowed-origins": '["*"]'}),  # spread over words vLLM could not read it as JSON
+        ({"middleware": ["a"]}, {"middleware": "a"}),
         ({"served-model-name": ["a", "b"]}, {"served-model-name": ["a", "b"]}),
     ],
 )

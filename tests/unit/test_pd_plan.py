@@ -1,0 +1,118 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""``pd_plan`` and ``playbooks/plan.yml`` through Ansible itself: templated variables, groups, no host contacted."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+INVENTORY = """---
+all:
+  vars:
+    models: /data/models
+    pd_model_path: "{{ models }}/DeepSeek-V3.2-W8A8"
+    pd_served_model_name: deepseek-v3.2
+    pd_nic: eth0
+    pd_address: "{{ ansible_host }}"
+    decode_env:
+      FROM_TEMPLATE: "{{ inventory_hostname }}"
+  children:
+    prefill:
+      vars:
+        prefill_vllm_args: {max_num_seqs: 2}
+      hosts:
+        p1: {ansible_host: 192.0.2.1}
+    decode:
+      hosts:
+        d1: {ansible_host: 192.0.2.2}
+    proxy:
+      hosts:
+        p1:
+    somebody_else:
+      hosts:
+        x1: {prefill_typo: 1}
+"""
+
+
+def run_playbook(folder: Path, playbook: Path, inventory: str) -> subprocess.CompletedProcess[str]:
+    (folder / "hosts.yml").write_text(inventory, encoding="utf-8")
+    command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(folder / "hosts.yml"), str(playbook)]
+    env = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1", "NO_COLOR": "1"}
+    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the action returns, as the controller's later tasks see it."""
+    folder = tmp_path_factory.mktemp("plan")
+    playbook = folder / "play.yml"
+    playbook.write_text(
+        f"""---
+- hosts: all
+  gather_facts: false
+  tasks:
+    - vllm_ascend.pd_serving.pd_plan:
+        facts: {{d1: {{npu: {{npu_smi_path: /usr/local/sbin/npu-smi}}}}, x1: {{unreachable: gone}}}}
+      run_once: true
+      register: planned
+    - ansible.builtin.copy:
+        content: "{{{{ planned | to_json }}}}"
+        dest: {folder}/result.json
+        mode: "0600"
+      delegate_to: localhost
+      run_once: true
+""",
+        encoding="utf-8",
+    )
+    run = run_playbook(folder, playbook, INVENTORY)
+    assert run.returncode == 0, run.stdout + run.stderr
+    result: dict[str, Any] = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    return result
+
+
+def test_variables_are_templated(planned: dict[str, Any]) -> None:
+    plan = planned["plan"]
+    assert plan["model"] == {"path": "/data/models/DeepSeek-V3.2-W8A8", "name": "deepseek-v3.2"}
+    assert plan["hosts"]["d1"]["address"] == "192.0.2.2"
+    decode = next(service for service in plan["services"] if service["name"] == "decode-d1")
+    assert decode["env"]["FROM_TEMPLATE"] == "d1"
+
+
+def test_group_variables_count(planned: dict[str, Any]) -> None:
+    options = {engine["role"]: engine["vllm_args"]["max-num-seqs"] for engine in planned["plan"]["engines"]}
+    assert options == {"prefill": 2, "decode": 4}
+
+
+def test_facts_are_used(planned: dict[str, Any]) -> None:
+    unknown = [(item["what"], item["host"]) for item in planned["plan"]["unknowns"]]
+    assert ("path of npu-smi", "p1") in unknown
+    assert ("path of npu-smi", "d1") not in unknown
+
+
+def test_hosts_outside_the_groups_are_nobodys_business(planned: dict[str, Any]) -> None:
+    assert set(planned["plan"]["hosts"]) == {"p1", "d1"}
+    assert "unknown-variable" not in [finding["rule"] for finding in planned["findings"]]
+
+
+def test_nothing_changes_and_rules_have_judged(planned: dict[str, Any]) -> None:
+    assert planned["changed"] is False
+    assert [finding["rule"] for finding in planned["findings"] if finding["rule"].startswith("PD-")]
+    assert planned["text"].startswith("Profile sparse_kv_offload")
+
+
+def test_playbook_plan_prints_and_contacts_no_host(tmp_path: Path) -> None:
+    """The addresses are from the documentation range: contacting them would fail or hang."""
+    run = run_playbook(tmp_path, ROOT / "playbooks" / "plan.yml", INVENTORY.replace("pd_nic", "pd_nick"))
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "\nvllm serve /data/models/DeepSeek-V3.2-W8A8 \\\n  --host 0.0.0.0 \\\n  --port 29180 \\\n" in run.stdout
+    assert "no variable is called pd_nick" in run.stdout
+    assert "unreachable=0" in run.stdout
