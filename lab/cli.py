@@ -9,7 +9,8 @@ import fcntl
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
@@ -37,20 +38,23 @@ def main() -> int:
 def setup(arguments: argparse.Namespace) -> None:
     """Everything but the hosts: packages, images, engine, depot and what it offers."""
     with _locked():
-        _setup()
+        _start_engine(content.make_sources)
+        _fill_depot()
 
 
 def up(arguments: argparse.Namespace) -> None:
     """At least this many hosts, ready for SSH and Docker."""
     with _locked():
-        _setup()
+        _start_engine(content.make_sources)
+        _fill_depot()
         _boot([Host(number + 1) for number in range(arguments.hosts)])
 
 
 def reset(arguments: argparse.Namespace) -> None:
     """Make hosts anew, as they come from the factory."""
     with _locked():
-        _setup()
+        _start_engine()
+        nodes.start_depot()
         hosts = arguments.host or nodes.existing()
         with step("removing " + " ".join(host.name for host in hosts)):
             nodes.delete(hosts)
@@ -109,15 +113,20 @@ def list_faults(arguments: argparse.Namespace) -> None:
         print(f"{name:<28} {entry.value[:12]:<13} {entry.seen}")
 
 
-def _setup() -> None:
+def _start_engine(*meanwhile: Callable[[], None]) -> None:
+    """The engine with the lab's own images in it."""
     debian.install_missing()
     engine.check_machine()
-    rootfs = debian.host_rootfs()
+    with ThreadPoolExecutor() as pool:  # the long ones of a first start; they do not need each other
+        makers = [pool.submit(make) for make in (debian.host_rootfs, debian.base_rootfs, *meanwhile)]
+        rootfs, base, *_done = (maker.result() for maker in makers)
     images.prepare_rootfs(rootfs)
     if engine.start(rootfs):
-        debian.remove_outdated(rootfs, debian.base_rootfs())
-    images.build(rootfs)
-    content.make_sources()
+        debian.remove_outdated(rootfs, base)
+    images.build(rootfs, base)
+
+
+def _fill_depot() -> None:
     nodes.start_depot()
     content.build_images()
 

@@ -8,9 +8,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from lab.debian import base_rootfs
 from lab.engine import client_environment, docker
-from lab.layout import BASE_IMAGE, BIN, HOST_IMAGE, SOURCE
+from lab.layout import BASE_IMAGE, BIN, HOST_IMAGE, SOURCE, SOURCE_INSIDE, STATE_INSIDE
 from lab.shell import LabError, digest, step
 
 DEBIAN_IMAGE = "pdlab/debian"
@@ -32,7 +31,7 @@ def prepare_rootfs(rootfs: Path) -> None:
     client.symlink_to(os.path.relpath(rootfs / "usr/bin/docker", BIN))
 
 
-def build(rootfs: Path) -> None:
+def build(rootfs: Path, base: Path | None) -> None:
     """Bring the images up to date; nothing is done where nothing changed."""
     shim = digest(HOSTS / "runtime_shim.py")
     debian = f"{rootfs.name}-{shim}"
@@ -41,7 +40,6 @@ def build(rootfs: Path) -> None:
     if _content(HOST_IMAGE) != content:
         with step("image of a simulated host"):
             docker("build", "--quiet", "--tag", HOST_IMAGE, "--label", f"{CONTENT_LABEL}={content}", HOSTS)
-    base = base_rootfs()
     if base:
         _import(BASE_IMAGE, base, base.name)
 
@@ -62,7 +60,8 @@ def _import(image: str, rootfs: Path, content: str) -> None:
     if _content(image) == content:
         return
     with step(f"image {image}"):
-        pack = ["tar", "--directory", str(rootfs), "--create", "--one-file-system", "--exclude=./dev/*", "."]
+        own = (f"--exclude=.{path}" for path in (STATE_INSIDE, SOURCE_INSIDE, "/dev/*"))  # the engine's mount points
+        pack = ["tar", "--directory", str(rootfs), "--create", "--one-file-system", *own, "."]
         change = ["--change", f"LABEL {CONTENT_LABEL}={content}", "--change", 'CMD ["/bin/bash"]']
         with subprocess.Popen(pack, stdout=subprocess.PIPE) as tar:
             load = [str(BIN / "docker"), "import", *change, "-", image]

@@ -90,7 +90,7 @@ def test_who_answers_a_ping(network: str, address: str, answers: bool) -> None:
 
 
 def test_shim_asks_for_less_where_root_may_less() -> None:
-    process = {
+    process: dict[str, Any] = {
         "capabilities": {"bounding": ["CAP_SYS_ADMIN", "CAP_SYS_RESOURCE"]},
         "rlimits": [{"type": "RLIMIT_NOFILE", "hard": 1 << 40, "soft": 1 << 40}],
         "oomScoreAdj": -500,
