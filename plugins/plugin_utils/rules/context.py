@@ -58,39 +58,39 @@ def in_range(version: str, specifier: str) -> bool:
 
 @dataclass(frozen=True)
 class Engine:
-    """One ``vllm serve`` process of the plan."""
+    """One ``vllm serve`` process of the plan; what is read off it is kept, as rules ask a hundred times."""
 
     data: Mapping[str, Any]
     service: Mapping[str, Any]
     instance: Mapping[str, Any]
 
-    @property
+    @cached_property
     def name(self) -> str:
         return str(self.data["name"])
 
-    @property
+    @cached_property
     def role(self) -> str:
         return str(self.data["role"])
 
-    @property
+    @cached_property
     def host(self) -> str:
         return str(self.data["host"])
 
-    @property
+    @cached_property
     def devices(self) -> Sequence[int]:
         devices: Sequence[int] = known(self.data.get("devices"), f"devices of {self.name}")
         return devices
 
-    @property
+    @cached_property
     def args(self) -> Mapping[str, Any]:
         return self.data.get("vllm_args") or {}
 
-    @property
+    @cached_property
     def env(self) -> Mapping[str, Any]:
         """What the process will find: the service's environment and its own."""
         return {**(self.service.get("env") or {}), **(self.data.get("env") or {})}
 
-    @property
+    @cached_property
     def container(self) -> Mapping[str, Any]:
         return self.service.get("container") or {}
 
@@ -98,43 +98,43 @@ class Engine:
         """A parallel size by its long name."""
         return int((self.instance.get("parallel") or {}).get(name) or 1)
 
-    @property
+    @cached_property
     def tp(self) -> int:
         return self.size("tensor_parallel_size")
 
-    @property
+    @cached_property
     def pp(self) -> int:
         return self.size("pipeline_parallel_size")
 
-    @property
+    @cached_property
     def pcp(self) -> int:
         return self.size("prefill_context_parallel_size")
 
-    @property
+    @cached_property
     def dcp(self) -> int:
         return self.size("decode_context_parallel_size")
 
-    @property
+    @cached_property
     def dp(self) -> int:
         return self.size("data_parallel_size")
 
-    @property
+    @cached_property
     def local_ranks(self) -> int:
         """Data-parallel ranks in this process; at least one, as a rank may span hosts."""
         stated = self.data.get("data_parallel_size_local")
         return int(stated) if stated else max(1, len(self.devices) // (self.tp * self.pp * self.pcp))
 
-    @property
+    @cached_property
     def transfer(self) -> Mapping[str, Any]:
         value = self.args.get("kv-transfer-config")
         return value if isinstance(value, Mapping) else {}
 
-    @property
+    @cached_property
     def parts(self) -> list[Mapping[str, Any]]:
         """The connector configuration and those inside a MultiConnector."""
         return list(connectors.walk(self.transfer)) if self.transfer else []
 
-    @property
+    @cached_property
     def connectors(self) -> set[str]:
         return connectors.names(self.transfer) if self.transfer else set()
 
@@ -142,30 +142,30 @@ class Engine:
         """The configuration of the first connector with one of these names."""
         return next((part for part in self.parts if part.get("kv_connector") in wanted), None)
 
-    @property
+    @cached_property
     def uses_memcache(self) -> bool:
         return bool(self.transfer) and connectors.uses_memcache(self.transfer)
 
-    @property
+    @cached_property
     def uses_mooncake(self) -> bool:
         return bool(self.transfer) and connectors.uses_mooncake_transport(self.transfer)
 
-    @property
+    @cached_property
     def uses_memfabric(self) -> bool:
         """MemFabric moves KV or holds the offload pool."""
         return connectors.SFA in self.connectors or self.uses_memcache or self.offloads
 
-    @property
+    @cached_property
     def additional(self) -> Mapping[str, Any]:
         value = self.args.get("additional-config")
         return value if isinstance(value, Mapping) else {}
 
-    @property
+    @cached_property
     def offload(self) -> Mapping[str, Any]:
         value = self.additional.get("sparse_kv_offload_config")
         return value if isinstance(value, Mapping) else {}
 
-    @property
+    @cached_property
     def offloads(self) -> bool:
         return bool(self.offload.get("enabled"))
 
@@ -176,16 +176,16 @@ class Engine:
             return nested[name]
         return self.additional.get(name)
 
-    @property
+    @cached_property
     def speculative_tokens(self) -> int:
         value = self.args.get("speculative-config")
         return int(value.get("num_speculative_tokens") or 0) if isinstance(value, Mapping) else 0
 
-    @property
+    @cached_property
     def eager(self) -> bool:
         return bool(self.args.get("enforce-eager"))
 
-    @property
+    @cached_property
     def graph_mode(self) -> str:
         config = self.args.get("compilation-config")
         return "NONE" if self.eager else str((config or {}).get("cudagraph_mode", "default"))

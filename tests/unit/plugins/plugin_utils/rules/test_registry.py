@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -199,18 +200,16 @@ def test_explanation_has_this_clusters_numbers() -> None:
     assert "Applies to vllm-ascend >=0.26" in rules.explain("PD-SPARSE-001", None, None, [])
 
 
-def test_thousand_engines_are_judged_in_seconds() -> None:
-    """64 hosts: the report before any contact must not keep people waiting."""
-    import time
-
-    plan, _ = cluster("sparse")
-    for number in range(64):
-        for engine in [e for e in plan["engines"] if e["name"] == "decode-d1-0"]:
-            plan["engines"].append(
-                {**engine, "name": f"copy-{number}", "host": f"h{number}", "instance": f"copy-{number}"}
-            )
-        plan["instances"].append({**plan["instances"][-1], "name": f"copy-{number}"})
-        plan["hosts"][f"h{number}"] = {**plan["hosts"]["d1"], "address": f"198.51.100.{number + 1}"}
-    start = time.perf_counter()
+def test_thousand_engines_are_judged_in_a_second() -> None:
+    """64 hosts of 16 engines: the report before any contact must not keep people waiting. CPU time, as others run too."""
+    plan, _ = cluster("halves")
+    pattern = next(engine for engine in plan["engines"] if engine["role"] == "decode")
+    instance = next(one for one in plan["instances"] if one["name"] == pattern["instance"])
+    for number in range(1024):
+        host, name = f"h{number // 16}", f"copy-{number}"
+        plan["engines"].append({**pattern, "name": name, "host": host, "instance": name, "devices": [number % 16]})
+        plan["instances"].append({**instance, "name": name})
+        plan["hosts"].setdefault(host, {**plan["hosts"]["d1"], "address": f"198.51.100.{number // 16}"})
+    start = time.process_time()
     rules.judge(plan, None)
-    assert time.perf_counter() - start < 2.0
+    assert time.process_time() - start < 1.0
