@@ -201,7 +201,7 @@ def test_explanation_has_this_clusters_numbers() -> None:
 
 
 def test_thousand_engines_are_judged_in_a_second() -> None:
-    """64 hosts of 16 engines: the report before any contact must not keep people waiting. CPU time, as others run too."""
+    """64 hosts of 16 engines: the report before any contact must not keep people waiting. CPU time: others run too."""
     plan, _ = cluster("halves")
     pattern = next(engine for engine in plan["engines"] if engine["role"] == "decode")
     instance = next(one for one in plan["instances"] if one["name"] == pattern["instance"])
