@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from .test_deployments import differences, owned_in, plan_of, tool
+from .test_deployments import NotExpressible, differences, owned_in, plan_of, tool
 
 Json = dict[str, Any]
 
@@ -273,7 +273,7 @@ def test_shape(name: str) -> None:
     ],
 )
 def test_what_no_inventory_can_say_is_refused(shape: Json, words: str) -> None:
-    with pytest.raises(tool.NotExpressible, match=words):
+    with pytest.raises(NotExpressible, match=words):
         tool.to_inventory(shape)
 
 

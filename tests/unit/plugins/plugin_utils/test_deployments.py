@@ -13,7 +13,6 @@ mean, and the environment. These differences are allowed, and no others:
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import sys
@@ -28,6 +27,12 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.environment
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.environment import PATH_LIKE
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.options import OptionTable, option_table
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.planner import plan
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[4]))  # tools/ is no package that anybody installs
+
+from tools import deployment_to_inventory as tool
+from tools.deployments.connector_config import comparable_kv, in_mooncake_band
+from tools.deployments.reading import NotExpressible, read_engine
 
 ROOT = Path(__file__).resolve().parents[4]
 FOLDER = Path(os.environ.get("PD_DEPLOYMENTS") or ROOT / "tests" / "fixtures" / "deployments")
@@ -56,20 +61,6 @@ DEFAULTS = {
     "master-port": 29501,
     "headless": False,
 }
-
-
-def _load_tool() -> Any:
-    path = ROOT / "tools" / "deployment_to_inventory.py"
-    spec = importlib.util.spec_from_file_location("deployment_to_inventory", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-tool = _load_tool()
 
 
 # ---- inventory, as Ansible would resolve it ----
@@ -115,7 +106,7 @@ def meaning(options: Mapping[str, Any], table: OptionTable, alone: bool) -> dict
         result.pop("data-parallel-address", None)
         result.pop("data-parallel-rpc-port")
     if "kv-transfer-config" in result:
-        result["kv-transfer-config"] = tool.comparable_kv(result["kv-transfer-config"])
+        result["kv-transfer-config"] = comparable_kv(result["kv-transfer-config"])
     return result
 
 
@@ -130,7 +121,7 @@ def expected_engines(
     result = {}
     taken: dict[int, int] = {}
     for data in deployment["engines"]:
-        engine = tool.read_engine(data, table)
+        engine = read_engine(data, table)
         devices = engine.devices
         if devices is None:
             first = taken.get(engine.node, 0)
@@ -209,9 +200,9 @@ def moved_ports(deployment: Mapping[str, Any], their: Mapping[str, Any], our: Ma
     for before, after in zip(their["kv_ports"], our["kv_ports"], strict=True):
         if before == after:
             continue
-        if not tool.in_mooncake_band(before, npus):
+        if not in_mooncake_band(before, npus):
             yield f"{before} became {after}, though nothing was in its way"
-        if tool.in_mooncake_band(after, npus):
+        if in_mooncake_band(after, npus):
             yield f"{before} became {after}, which stands in Mooncake's random band"
 
 
@@ -293,7 +284,7 @@ def test_print_how_many_are_equal(capsys: pytest.CaptureFixture[str]) -> None:
         deployment = load(path)
         try:
             equal += not differences(deployment, plan_of(tool.to_inventory(deployment)))
-        except ValueError:
+        except NotExpressible:
             continue
     with capsys.disabled():
         print(f"\n{equal} of {len(FILES)} deployments in {FOLDER} are planned equal")

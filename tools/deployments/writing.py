@@ -1,0 +1,404 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""From a deployment to the inventory that a person would write for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import connectors
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.engine_options import NEEDS_HTTP, OWNED
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.layers import merge
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.options import option_table
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.port_plan import RPC_PORT
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.profiles import PROFILES
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import VARIABLES
+
+from tools.deployments.connector_config import comparable_kv, in_mooncake_band, strip_derived
+from tools.deployments.factoring import all_equal, common, remainder
+from tools.deployments.reading import (
+    VLLM_MASTER_PORT,
+    VLLM_PORT,
+    VLLM_RPC_PORT,
+    Engine,
+    Instance,
+    NotExpressible,
+    group,
+    read_engine,
+    vllm_versions,
+)
+
+MASTER_PORT = VARIABLES["pd_master_port"].default
+
+
+class Writer:
+    """Collects variables for all hosts, for groups and for single hosts."""
+
+    def __init__(self, deployment: Mapping[str, Any]) -> None:
+        self.deployment = deployment
+        self.nodes: list[str] = deployment["nodes"]
+        versions = vllm_versions(deployment.get("source", ""))
+        default = PROFILES["mooncake"]
+        self.versions = versions or (default.vllm, default.vllm_ascend)
+        self.table = option_table(self.versions[0])
+        self.engines = [read_engine(engine, self.table) for engine in deployment["engines"]]
+        self.instances = group(self.engines, self.nodes)
+        self.roles = [role for role in ("prefill", "decode", "engine") if any(e.role == role for e in self.engines)]
+        self.all: dict[str, Any] = {}
+        self.groups: dict[str, dict[str, Any]] = {role: {} for role in self.roles}
+        self.hosts: dict[int, dict[str, Any]] = {node: {} for node in self._node_order()}
+        self.names = self._host_names()
+        self.shared = {e.node for e in self.engines if len({o.role for o in self.engines if o.node == e.node}) > 1}
+
+    def _node_order(self) -> list[int]:
+        """Nodes so that those of an instance follow each other by rank."""
+        return list(dict.fromkeys(node for instance in self.instances for node in instance.nodes))
+
+    def _host_names(self) -> dict[int, str]:
+        names: dict[int, str] = {}
+        counts: dict[str, int] = {}
+        for node in self.hosts:
+            roles = [role for role in self.roles if any(e.node == node and e.role == role for e in self.engines)]
+            stem = roles[0] if len(roles) == 1 else "both"
+            counts[stem] = counts.get(stem, 0) + 1
+            names[node] = f"{stem}-{counts[stem]}"
+        return names
+
+    def inventory(self) -> dict[str, Any]:
+        self._model_and_profile()
+        self._topology()
+        self._ports()
+        self._single_values()
+        self._layers("vllm_args", self._user_options)
+        self._layers("env", lambda engine: engine.env)
+        self._per_host("pd_prepend_paths", lambda engine: engine.paths)
+        return self._assemble()
+
+    # -- what is served --
+
+    def _model_and_profile(self) -> None:
+        models = {engine.options.get("model") for engine in self.engines}
+        if len(models) > 1:
+            raise NotExpressible(f"engines serve different models: {sorted(map(str, models))}")
+        self.profile = self._choose_profile()
+        self.all["pd_profile"] = self.profile
+        self.all["pd_model_path"] = models.pop() or self.deployment["model"]
+        if self.versions != (PROFILES[self.profile].vllm, PROFILES[self.profile].vllm_ascend):
+            self.all |= {"pd_vllm_version": self.versions[0], "pd_vllm_ascend_version": self.versions[1]}
+        per_node = int(self.deployment.get("npu_per_node", 16))
+        if per_node == 8:
+            self.all["pd_npu_generation"] = "A2"
+        elif per_node != 16:
+            self.all["pd_devices"] = list(range(per_node))
+        served = {
+            tuple(engine.options.get("served-model-name") or ()) for engine in self.engines if not engine.headless
+        }
+        if len(served) > 1:
+            raise NotExpressible("engines have different served names")
+        if names := " ".join(map(str, served.pop())):
+            self.all["pd_served_model_name"] = names
+        self._connectors()
+
+    def _choose_profile(self) -> str:
+        if self.roles == ["engine"]:
+            return "aggregated"
+        found = set().union(*(connectors.names(engine.kv) for engine in self.engines))
+        layerwise = any(name == "MooncakeLayerwiseConnector" for name in found)
+        candidate = "mooncake_layerwise" if layerwise else "mooncake"
+        sides = self._sides()
+        derivable = any(connectors.is_sized(name) for name in found) and all(
+            comparable_kv(connectors.complete(self._user_kv(engine, candidate), engine.role, None, sides))
+            == comparable_kv(engine.kv)
+            for engine in self.engines
+        )
+        return candidate if derivable else "custom"
+
+    def _sides(self) -> dict[str, connectors.Sizes]:
+        sides: dict[str, connectors.Sizes] = {}
+        for engine in self.engines:
+            own = connectors.Sizes(
+                engine.dp, engine.number("tensor-parallel-size", 1), engine.number("pipeline-parallel-size", 1)
+            )
+            sides.setdefault(engine.role, own)
+        return sides
+
+    def _user_kv(self, engine: Engine, profile: str) -> dict[str, Any]:
+        """The connector's configuration without what is derived."""
+        if profile == "custom":
+            return {key: value for key, value in engine.kv.items() if key != "engine_id"}
+        return strip_derived(engine.kv, connectors.ROLE_TO_KV[engine.role], sized=engine.role != "engine")
+
+    def _connectors(self) -> None:
+        below = PROFILES[self.profile].kv_transfer
+        stated = {
+            id(engine): remainder(self._user_kv(engine, self.profile), below.get(engine.role, {}))
+            for engine in self.engines
+        }
+        self._spread(
+            "pd_kv_transfer_config",
+            "{role}_kv_transfer_config",
+            {role: [stated[id(e)] for e in self.engines if e.role == role] for role in self.roles},
+            [(e, stated[id(e)]) for e in self.engines],
+        )
+
+    # -- topology --
+
+    def _topology(self) -> None:
+        settings = {id(instance): self._parallel(instance) for instance in self.instances}
+        crowded = {
+            (node, role)
+            for node in self.hosts
+            for role in self.roles
+            if sum(1 for i in self.instances if i.role == role and node in i.nodes) > 1
+        }
+        for role in self.roles:
+            own = [instance for instance in self.instances if instance.role == role]
+            values = [settings[id(instance)] for instance in own]
+            same = all(value == values[0] for value in values)
+            if same:
+                self.groups[role][f"{role}_parallel"] = values[0]
+            for number, instance in enumerate(own):
+                if any((node, role) in crowded for node in instance.nodes):
+                    self._entry(instance, number, {} if same else settings[id(instance)])
+                    continue
+                for node in instance.nodes:
+                    if not same:
+                        self.hosts[node][f"{role}_parallel"] = settings[id(instance)]
+                    if len(instance.nodes) > 1:
+                        self.hosts[node]["pd_instance"] = f"{role}-{number + 1}" if len(own) > 1 else role
+            self._name_once(role)
+        self._devices(crowded)
+        self._uneven_ranks()
+
+    def _name_once(self, role: str) -> None:
+        """One instance over all hosts of a role: its name stands in the group."""
+        nodes = {engine.node for engine in self.engines if engine.role == role}
+        names = {self.hosts[node].get("pd_instance") for node in nodes}
+        if len(names) == 1 and None not in names and not nodes & self.shared:
+            self.groups[role]["pd_instance"] = names.pop()
+            for node in nodes:
+                del self.hosts[node]["pd_instance"]
+
+    @staticmethod
+    def _parallel(instance: Instance) -> dict[str, Any]:
+        """Sizes as the deployment states them."""
+        head = instance.engines[0]
+        result: dict[str, Any] = {"tensor_parallel_size": head.number("tensor-parallel-size", 1)}
+        for name in ("pipeline", "prefill-context", "decode-context", "data"):
+            option = f"{name}-parallel-size"
+            if option in head.options:
+                result[option.replace("-", "_")] = head.number(option, 1)
+        if head.external:
+            result["data_parallel_mode"] = "external"
+        elif (
+            len(instance.engines) > 1 and not any(engine.headless for engine in instance.engines)
+        ) or head.options.get("data-parallel-hybrid-lb"):
+            result["data_parallel_mode"] = "hybrid"
+        return result
+
+    def _entry(self, instance: Instance, number: int, parallel: dict[str, Any]) -> None:
+        if len(instance.nodes) > 1:
+            raise NotExpressible("an instance over several nodes shares one of them with another instance of its role")
+        node = instance.nodes[0]
+        entry: dict[str, Any] = {"name": f"i{number + 1}"}
+        devices = [chip for engine in instance.engines for chip in engine.devices or []]
+        if devices:
+            entry["devices"] = devices
+        if parallel:
+            entry["parallel"] = parallel
+        self.hosts[node].setdefault(f"{instance.role}_instances", []).append(entry)
+
+    def _devices(self, crowded: set[tuple[int, str]]) -> None:
+        """Chips, where they are not simply the node's first in order of rank."""
+        for node in self.hosts:
+            taken = 0
+            for role in self.roles:
+                for instance in (i for i in self.instances if i.role == role and node in i.nodes):
+                    engines = instance.on(node)
+                    stated = [chip for engine in engines for chip in engine.devices or []]
+                    count = sum(engine.chips for engine in engines)
+                    usual = list(range(taken, taken + count))
+                    taken += count
+                    if not stated or stated[:count] == usual or (node, role) in crowded:
+                        continue
+                    if node in self.shared:
+                        self.hosts[node][f"{role}_instances"] = [{"name": "i1", "devices": stated}]
+                    else:
+                        self.hosts[node]["pd_devices"] = stated
+
+    def _uneven_ranks(self) -> None:
+        for instance in self.instances:
+            if instance.engines[0].nnodes > 1 or len(instance.nodes) == 1:
+                continue
+            ranks = {node: sum(engine.local_ranks for engine in instance.on(node)) for node in instance.nodes}
+            total = sum(ranks.values())
+            if total != instance.engines[0].dp:
+                raise NotExpressible(f"ranks on nodes {ranks} do not add up to {instance.engines[0].dp}")
+            share, over = divmod(total, len(ranks))
+            usual = [share + (position < over) for position in range(len(ranks))]
+            if list(ranks.values()) != usual:
+                for node, count in ranks.items():
+                    self.hosts[node]["pd_data_parallel_size_local"] = count
+
+    # -- ports --
+
+    def _ports(self) -> None:
+        default = PROFILES[self.profile].ports
+        for role in self.roles:
+            bases: dict[int, int] = {}
+            for node in self.hosts:
+                serving = [e for e in self.engines if e.node == node and e.role == role and not e.headless]
+                if serving:
+                    bases[node] = min(e.number("port", VLLM_PORT) for e in serving)
+            self._role_value(role, f"{role}_port", bases, default[role])
+            self._role_value(role, f"{role}_kv_port", self._kv_ports(role), None)
+        self._rendezvous("pd_data_parallel_rpc_port", "data-parallel-rpc-port", RPC_PORT, VLLM_RPC_PORT)
+        self._rendezvous("pd_master_port", "master-port", MASTER_PORT, VLLM_MASTER_PORT)
+
+    def _kv_ports(self, role: str) -> dict[int, int]:
+        """Stated control ports, where they do not stand in Mooncake's random band and so would be moved anyway."""
+        result: dict[int, int] = {}
+        if self.profile == "custom":
+            return {}
+        for engine in (engine for engine in self.engines if engine.role == role):
+            for part in connectors.walk(engine.kv):
+                port = part.get("kv_port")
+                if port is not None and not in_mooncake_band(int(port), int(self.deployment.get("npu_per_node", 16))):
+                    result.setdefault(engine.node, int(port))
+        return result
+
+    def _rendezvous(self, variable: str, option: str, ours: int, theirs: int) -> None:
+        values: dict[int, int] = {}
+        for instance in self.instances:
+            head = instance.engines[0]
+            needed = head.nnodes > 1 if option == "master-port" else len(instance.engines) > 1 or head.external
+            if option in head.options:
+                if not needed or head.number(option, theirs) != ours:
+                    values.setdefault(head.node, head.number(option, theirs))
+            elif needed:
+                values.setdefault(head.node, theirs)
+        heads = {instance.engines[0].node for instance in self.instances}
+        if set(values) == heads and len(set(values.values())) == 1:
+            self.all[variable] = next(iter(values.values()))
+        else:
+            for node, value in values.items():
+                self.hosts[node][variable] = value
+
+    def _role_value(self, role: str, name: str, values: Mapping[int, int], default: int | None) -> None:
+        if not values:
+            return
+        common = max(set(values.values()), key=list(values.values()).count)
+        if common != default:
+            self.groups[role][name] = common
+        for node, value in values.items():
+            if value != common:
+                self.hosts[node][name] = value
+
+    # -- single values --
+
+    def _single_values(self) -> None:
+        def stated(option: str, default: Any) -> Callable[[Engine], Any]:
+            def value(engine: Engine) -> Any:
+                own = engine.options.get(option)
+                return None if engine.headless or own == default else own
+
+            return value
+
+        self._per_host("pd_http_host", stated("host", "0.0.0.0"))
+        self._per_host("pd_kv_cache_memory_bytes", stated("kv-cache-memory-bytes", None))
+
+    def _per_host(self, variable: str, value: Callable[[Engine], Any]) -> None:
+        """A variable of hosts: for all, for the group, or for the host alone, as high as it fits."""
+        values: dict[int, Any] = {}
+        for engine in self.engines:
+            own = value(engine)
+            if own and values.setdefault(engine.node, own) != own:
+                raise NotExpressible(f"{variable} differs between engines of node {engine.node}")
+        if not values:
+            return
+        if len(values) == len(self.hosts) and all_equal(values.values()):
+            self.all[variable] = next(iter(values.values()))
+            return
+        for role in self.roles:
+            nodes = {engine.node for engine in self.engines if engine.role == role}
+            own = [values.get(node) for node in nodes]
+            if not nodes & self.shared and own[0] is not None and all_equal(own):
+                self.groups[role][variable] = own[0]
+                values = {node: item for node, item in values.items() if node not in nodes}
+        for node, item in values.items():
+            self.hosts[node][variable] = item
+
+    # -- options and environment --
+
+    def _user_options(self, engine: Engine) -> dict[str, Any]:
+        options = {name: value for name, value in engine.options.items() if name not in OWNED}
+        if engine.headless:  # such an option is dropped there anyway, so it may stand for all
+            head = next(i.engines[0] for i in self.instances if engine in i.engines)
+            options |= {name: head.options[name] for name in NEEDS_HTTP if name in head.options}
+        return options
+
+    def _layers(self, kind: str, read: Callable[[Engine], dict[str, Any]]) -> None:
+        values = [(engine, read(engine)) for engine in self.engines]
+        per_role = {role: [value for engine, value in values if engine.role == role] for role in self.roles}
+        self._spread(f"pd_{kind}", f"{{role}}_{kind}", per_role, values, kind)
+
+    def _spread(
+        self,
+        for_all: str,
+        for_role: str,
+        per_role: Mapping[str, Sequence[dict[str, Any]]],
+        values: Sequence[tuple[Engine, dict[str, Any]]],
+        kind: str | None = None,
+    ) -> None:
+        """What all engines have in common, then what a role has, then the rest where it belongs."""
+        base = common([common(own) for own in per_role.values()], deep=False) if len(per_role) > 1 else {}
+        if base:
+            self.all[for_all] = base
+        roles = {role: common(own) for role, own in per_role.items()}
+        for role, own in roles.items():
+            rest = remainder(own, base)
+            if rest:
+                self.groups[role][for_role.format(role=role)] = rest
+        leftovers = [(e, remainder(value, merge(base, roles[e.role]))) for e, value in values]
+        for engine, rest in leftovers:
+            if not rest:
+                continue
+            entry = self._instance_entry(engine) if kind else None
+            target, name, wanted = self.hosts[engine.node], f"pd_host_{kind}", rest
+            if entry is not None:
+                target, name = entry, str(kind)
+            elif kind is None or engine.node in self.shared:  # the role's own variable, set for this host
+                name = for_role.format(role=engine.role)
+                wanted = merge(remainder(roles[engine.role], base), rest)
+            if target.setdefault(name, wanted) != wanted:
+                raise NotExpressible(f"engines of node {engine.node} differ in {', '.join(sorted(rest))}")
+
+    def _instance_entry(self, engine: Engine) -> dict[str, Any] | None:
+        """The entry of a host that carries several instances of a role, if there is one."""
+        entries = self.hosts[engine.node].get(f"{engine.role}_instances") or []
+        own = [i for i in self.instances if i.role == engine.role and engine.node in i.nodes]
+        position = next(index for index, item in enumerate(own) if engine in item.engines)
+        return entries[position] if position < len(entries) else None
+
+    # -- the inventory --
+
+    def _assemble(self) -> dict[str, Any]:
+        children: dict[str, Any] = {}
+        for role in self.roles:
+            nodes = [n for n in self.hosts if any(e.node == n and e.role == role for e in self.engines)]
+            hosts: dict[str, Any] = {}
+            for node in nodes:
+                first = role == next(r for r in self.roles if any(e.node == node and e.role == r for e in self.engines))
+                hosts[self.names[node]] = (
+                    {"ansible_host": self.nodes[node], "pd_address": self.nodes[node], **self.hosts[node]}
+                    if first
+                    else None
+                )
+            children[role] = {"hosts": hosts}
+            if self.groups[role]:
+                children[role]["vars"] = self.groups[role]
+        if self.roles != ["engine"]:
+            front = next((e.node for e in self.engines if e.role == "prefill"), self.engines[0].node)
+            children["proxy"] = {"hosts": {self.names[front]: None}}
+        return {"all": {"vars": self.all, "children": children}}
