@@ -84,6 +84,7 @@ def main() -> None:
             shutil.copy(wheel, context)
         for release in RELEASES:
             build(release, context)
+    docker("image", "prune", "--force")  # what the tags pointed to before
 
 
 if __name__ == "__main__":
