@@ -36,7 +36,7 @@ class Service:
         for line in self.host.check_output("docker top %s -eo pid,args", self.container).splitlines():
             pid, arguments = line.split(maxsplit=1)
             if command in arguments and "launch" not in arguments:
-                text = self.host.check_output("tr '\\\\0' '\\\\n' < /proc/%s/environ", pid)
+                text = self.host.check_output("tr '\\0' '\\n' < /proc/%s/environ", pid)
                 return dict(item.split("=", 1) for item in text.splitlines() if "=" in item)
         raise AssertionError(f"{self.container} runs no {command}")
 
@@ -74,12 +74,12 @@ def engines(services: list[Service]) -> list[Service]:
 
 
 @pytest.fixture(autouse=True)
-def logs_of_a_failure(request: pytest.FixtureRequest) -> Iterator[None]:
-    """After a failed test its output ends with the last lines of every container."""
-    failed = request.session.testsfailed
+def logs_of_the_first_failure(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The first failed test shows the last lines of every container."""
+    before = request.session.testsfailed
     yield
-    if request.session.testsfailed > failed:
+    if before == 0 and request.session.testsfailed:
         for name, host in request.getfixturevalue("hosts").items():
             for container in host.run("docker ps --all --format '{{.Names}}'").stdout.split():
                 print(f"----- {name} {container}")
-                print(host.run("docker logs --tail 30 %s 2>&1", container).stdout)
+                print(host.run("docker logs --tail 15 %s 2>&1", container).stdout)

@@ -21,7 +21,7 @@ def environ(host: Any, container: str, pattern: str) -> dict[str, str]:
     for line in host.check_output("docker top %s -eo pid,args", container).splitlines():
         pid, arguments = line.split(maxsplit=1)
         if re.search(pattern, arguments):
-            text = host.check_output("tr '\\\\0' '\\\\n' < /proc/%s/environ", pid)
+            text = host.check_output("tr '\\0' '\\n' < /proc/%s/environ", pid)
             return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
     raise AssertionError(f"{container} runs nothing like {pattern}")
 
@@ -189,7 +189,7 @@ def both_sides() -> dict[str, Any]:
 
 
 def test_section_3_7_proxy(hosts: dict[str, Any]) -> None:
-    processes = hosts[PREFILL].check_output("docker top pd-proxy -eo args")
+    processes = hosts[PREFILL].check_output("docker top pd-proxy -eo pid,args")
     assert re.search(
         r"examples/disaggregated_prefill_v1/load_balance_proxy_layerwise_server_example\.py"
         rf" --host {ADDRESS[PREFILL]} --port 21600 --prefiller-hosts {ADDRESS[PREFILL]} --prefiller-ports 29180"
