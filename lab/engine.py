@@ -28,6 +28,7 @@ from lab.layout import (
     NETWORK,
     REGISTRY,
     SOURCE,
+    SPARE_RANGE,
     STATE,
     SUBNET,
     inside,
@@ -74,9 +75,8 @@ def start(rootfs: Path) -> bool:
         _wait_until_it_answers(pid)
         if NETWORK not in docker("network", "ls", "--format", "{{.Name}}").split():
             bridge = f"com.docker.network.bridge.name={NETWORK}"
-            # Containers that are not given an address (image builds) get one from the upper half.
-            docker("network", "create", "--internal", "--subnet", SUBNET, "--ip-range", "10.88.0.128/26", "--gateway",
-                   BRIDGE_ADDRESS, "--opt", bridge, NETWORK)  # fmt: skip
+            docker("network", "create", "--internal", "--subnet", SUBNET, "--ip-range", SPARE_RANGE,
+                   "--gateway", BRIDGE_ADDRESS, "--opt", bridge, NETWORK)  # fmt: skip
         _connect(pid)
     return True
 

@@ -16,6 +16,7 @@ SUITE = "bookworm"  # Debian release of hosts and images, whatever the machine r
 NETWORK = "pdlab"  # docker network; its bridge has the same name
 CONTROL_LEG = "pdlabctl"  # the machine's own interface in the lab's network
 SUBNET = "10.88.0.0/24"
+SPARE_RANGE = "10.88.0.128/26"  # for containers that are not given an address: image builds
 BRIDGE_ADDRESS = "10.88.0.1"
 CONTROL_ADDRESS = "10.88.0.254"
 DEPOT_ADDRESS = "10.88.0.5"
