@@ -93,7 +93,7 @@ def part(label: str, size: float, kind: str) -> dict[str, Any]:
     return {"label": label, "bytes": max(0, int(size)), "text": f"{max(0, size) / GIB:.1f} GiB", "kind": kind}
 
 
-def bar(title: str, note: str, total: int, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def stacked(title: str, note: str, total: int, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Parts of a whole, with their widths in percent; what does not fit makes the bar overfull."""
     used = sum(int(one["bytes"]) for one in parts)
     scale = max(total, used, 1)
@@ -141,7 +141,7 @@ def chip_bar(ctx: Context, engine: Engine) -> dict[str, Any] | None:
             "kv",
         ),
     ]
-    return bar(f"{engine.name} on {engine.host}", f"each of {chips} chips, estimate", hbm.hbm_bytes, parts)
+    return stacked(f"{engine.name} on {engine.host}", f"each of {chips} chips, estimate", hbm.hbm_bytes, parts)
 
 
 def host_bars(ctx: Context) -> list[dict[str, Any]]:
@@ -157,7 +157,7 @@ def host_bars(ctx: Context) -> list[dict[str, Any]]:
         parts = [part("in use by others", total - usable, "system")]
         parts += [part(label, size, "kv" if label.startswith("KV") else "pool") for label, size in pools]
         parts.append(part("kept for the system", HOST_RESERVE_BYTES, "runtime"))
-        bars.append(bar(host, "host memory", total, parts))
+        bars.append(stacked(host, "host memory", total, parts))
     return bars
 
 
@@ -200,7 +200,7 @@ def picture(ctx: Context, findings: Sequence[Finding]) -> dict[str, Any]:
             boxes.append(_box(f"and {len(hosts) - MOST_DRAWN} more hosts", [], "", "none"))
         if boxes:
             columns.append((role, boxes))
-    highest = max(len(boxes) for _, boxes in columns)
+    highest = max(len(column[1]) for column in columns)
     height = TOP + highest * (BOX_HEIGHT + GAP)
     placed: dict[str, list[dict[str, Any]]] = {}
     for number, (name, boxes) in enumerate(columns):
@@ -208,7 +208,7 @@ def picture(ctx: Context, findings: Sequence[Finding]) -> dict[str, Any]:
         for row, box in enumerate(boxes):
             box.update(x=LEFT + number * COLUMN, y=round(offset + row * (BOX_HEIGHT + GAP)), w=BOX_WIDTH, h=BOX_HEIGHT)
         placed[name] = boxes
-    names = [name for name, _ in columns]
+    names = [column[0] for column in columns]
     return {
         "width": LEFT * 2 + (len(columns) - 1) * COLUMN + BOX_WIDTH,
         "height": height,

@@ -332,7 +332,7 @@ class Context:
         The probe shows what it could not read as null, or as empty with a reason.
         """
         value: Any = self.face(host)
-        face, *_, last = path.split(".") if "." in path else (path, path)
+        face, last = path.split(".")[0], path.rsplit(".", maxsplit=1)[-1]
         reasons = self._reasons(host, face)
         failed = next(
             (reason for reason in reasons if reason.startswith(("the probe of this face failed", f"{last}: "))), None

@@ -142,7 +142,7 @@ def devices(ctx: Context, engine: Engine) -> Iterator[Problem]:
         elif numbers is None and len(ctx.on(engine.host)) > 1:
             yield Problem("ASCEND_RT_VISIBLE_DEVICES unset", ",".join(map(str, chips)), "leave it to the plan")
         return
-    passed = [str(one).split(":")[0] for one in engine.container.get("devices") or []]
+    passed = [str(one).split(":", maxsplit=1)[0] for one in engine.container.get("devices") or []]
     gone = [f"/dev/davinci{chip}" for chip in chips if f"/dev/davinci{chip}" not in passed]
     gone += [name for name in MANAGERS if name not in passed]
     if gone:

@@ -269,7 +269,7 @@ def protocol(ctx: Context, engine: Engine) -> Iterator[Problem]:
         return
     value = local(ctx, engine).get(LOCAL + "protocol")
     if value not in PROTOCOLS:
-        near = next((near for _, near in unknown_keys([str(value)], PROTOCOLS)), None)
+        near = dict(unknown_keys([str(value)], PROTOCOLS)).get(str(value))
         yield Problem(f"protocol {value}", near or ", ".join(PROTOCOLS), "set memcache_protocol")
     elif value == "host_shm":
         yield Problem(

@@ -53,11 +53,11 @@ def host_memory(ctx: Context, host: str) -> Iterator[Problem]:
     Their sum and 32 GiB for the system must be available. Guide 1's 512 and 10 per rank are 512 and 160 GiB.
     """
     pools = host_pools(ctx, host)
-    need, usable = sum(size for _, size in pools), ctx.usable_memory(host)
+    need, usable = sum(pool[1] for pool in pools), ctx.usable_memory(host)
     if pools and need + HOST_RESERVE_BYTES > usable:
         limit = max(0, usable - HOST_RESERVE_BYTES)
         yield Problem(
-            f"{gib(need)} ({'; '.join(what for what, _ in pools)}) of {gib(usable)}",
+            f"{gib(need)} ({'; '.join(pool[0] for pool in pools)}) of {gib(usable)}",
             f"at most {gib(limit)}",
             "lower pd_dram_size_per_dp_gb, memcache_dram_size or max-num-seqs, or free memory",
         )

@@ -151,8 +151,8 @@ def reserved_from_ephemeral(ctx: Context, host: str) -> Iterator[Problem]:
     low, high = ctx.fact(host, "host.ephemeral_ports")
     ranges = [tuple(map(int, one)) for one in ctx.fact(host, "host.reserved_ports")]
     for one in ctx.hosts[host].get("reserved_ports") or []:
-        first, _, last = str(one).partition("-")
-        ranges.append((int(first), int(last or first)))
+        bounds = str(one).split("-")
+        ranges.append((int(bounds[0]), int(bounds[-1])))
     for port in fixed_ports(ctx, host):
         first, last = max(int(port["first"]), low), min(int(port["last"]), high)
         open_port = next((n for n in range(first, last + 1) if not any(a <= n <= b for a, b in ranges)), None)

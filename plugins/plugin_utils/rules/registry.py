@@ -93,12 +93,13 @@ class Verdict:
 def judge(
     plan: Mapping[str, Any],
     facts: Mapping[str, Mapping[str, Any]] | None,
-    rules: Mapping[str, Rule] = RULES,
+    rules: Mapping[str, Rule] | None = None,
 ) -> Verdict:
     """Run every rule, and take the planner's findings along.
 
     ``facts`` by host; ``None`` for the stage before any host is contacted. Waivers: ``pd_waived_rules``.
     """
+    rules = RULES if rules is None else rules
     context = Context(plan, facts)
     waived: Mapping[str, str] = context.settings.get("pd_waived_rules") or {}
     findings: list[Finding] = []
