@@ -379,6 +379,23 @@ def test_changed_sizes_and_order_of_hosts_derive_everything_anew() -> None:
     assert sizes == {"dp_size": 4, "tp_size": 8}
 
 
+@pytest.mark.parametrize("profile", ["sparse_kv_offload", "mooncake", "mooncake_layerwise"])
+@pytest.mark.parametrize("more", [{"prefill": 2}, {"decode": 2}])
+def test_a_further_host_changes_nothing_but_itself_and_the_proxy(profile: str, more: dict[str, int]) -> None:
+    """Two prefill hosts to begin with: from one to two MetaService must leave loopback."""
+    start = {"prefill": 2, "decode": 2}
+    addresses = {
+        name: {"pd_address": f"10.0.{1 + (name[0] == 'd')}.{name[1]}"} for name in ("p1", "p2", "p3", "d1", "d2", "d3")
+    }
+    before = planned(**start, hosts=addresses, pd_profile=profile)
+    grown = {role: count + (role in more) for role, count in start.items()}
+    after = planned(**grown, hosts=addresses, pd_profile=profile)
+    own = {(item["host"], item["name"]): item for item in after["services"]}
+    changed = [item["name"] for item in before["services"] if own[item["host"], item["name"]] != item]
+    assert changed == ["proxy"]
+    assert len(after["services"]) == len(before["services"]) + 1
+
+
 # ---- other ways to serve ----
 
 
