@@ -183,6 +183,18 @@ class Lab:
             (folder / name).write_text(json.dumps(content), encoding="utf-8")
         return folder
 
+    def release(self, where: Host, vllm: str, vllm_ascend: str, overlay: str = "") -> None:
+        """Let a host's engines stand for other releases, or for a tree with an overlay."""
+        tree = self.folder / f"tree-{vllm_ascend}-{overlay}"
+        if not tree.exists():
+            for package, version in (("vllm", vllm), ("vllm_ascend", vllm_ascend)):
+                shutil.copytree(ENGINE / package, tree / package, ignore=shutil.ignore_patterns("__pycache__"))
+                (tree / package / "VERSION").write_text(version + "\n", encoding="ascii")
+            shutil.copy(REPO / "plugins" / "plugin_utils" / "data" / f"vllm-serve-{vllm}.json", tree / "vllm" / "data")
+            if overlay:
+                shutil.copytree(ENGINE / "overlays" / overlay, tree, dirs_exist_ok=True)
+        where.env["PYTHONPATH"] = f"{tree}:{where.root}/modules"
+
     def run(
         self,
         where: Host,
@@ -212,16 +224,25 @@ class Lab:
                 line.append(json.dumps(value) if isinstance(value, dict) else str(value))
         return self.run(where, *line)
 
-    def proxy(self, where: Host, version: str, flavour: str, prefill: list[int], decode: list[int]) -> str:
-        """The URL of upstream's own proxy of a release in front of engines on these ports of loopback."""
+    def proxy(self, where: Host, version: str, flavour: str, prefill: list[Any], decode: list[Any]) -> str:
+        """The URL of upstream's own proxy of a release; engines are ports of loopback, or address and port."""
         pytest.importorskip("uvicorn")
         port = free_port()
-        script = upstream(version) / "examples" / "disaggregated_prefill_v1" / f"load_balance_proxy_{flavour}.py"
+        source = upstream(version)
+        script = source / "examples" / "disaggregated_prefill_v1" / f"load_balance_proxy_{flavour}.py"
+        self.release(where, version.split("rc")[0], version)
+        packages = Path(where.env["PYTHONPATH"].split(":")[0])
+        helper = Path("vllm_ascend") / "patch" / "recompute_proxy.py"  # newer proxies import it
+        if (source / helper).is_file():
+            (packages / helper).parent.mkdir(exist_ok=True)
+            shutil.copy(source / helper, packages / helper)
         arguments = ["--host", "127.0.0.1", "--port", str(port)]
-        for side, ports in (("prefiller", prefill), ("decoder", decode)):
-            arguments += [f"--{side}-hosts", *["127.0.0.1"] * len(ports), f"--{side}-ports", *map(str, ports)]
+        for side, engines in (("prefiller", prefill), ("decoder", decode)):
+            places = [("127.0.0.1", each) if isinstance(each, int) else each for each in engines]
+            arguments += [f"--{side}-hosts", *(host for host, _ in places)]
+            arguments += [f"--{side}-ports", *(str(number) for _, number in places)]
         program = [sys.executable, str(script)]
-        process = self.run(where, *arguments, program=program, env={"PYTHONPATH": str(ENGINE)})
+        process = self.run(where, *arguments, program=program, env={"PYTHONPATH": str(packages)})
         process.until("Application startup complete")
         return f"http://127.0.0.1:{port}"
 

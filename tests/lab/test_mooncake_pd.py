@@ -5,33 +5,18 @@
 from __future__ import annotations
 
 import json
-import shutil
-from pathlib import Path
 from typing import Any
 
-import pytest
 from vllm.api_server import tokenize
 from vllm.engine import digest
 
-from tests.lab.harness import ENGINE, SPARSE_MODEL, Lab, call, free_port
+from tests.lab.harness import SPARSE_MODEL, Lab, call, free_port
 from tests.lab.test_sparse_pd import READY
 
 MLA_MODEL = {key: value for key, value in SPARSE_MODEL.items() if not key.startswith("index")} | {
     "architectures": ["DeepseekV3ForCausalLM"],
     "model_type": "deepseek_v3",
 }
-
-
-@pytest.fixture
-def older(tmp_path: Path) -> str:
-    """The engine's packages as those of vLLM 0.22.1 with vLLM-Ascend 0.22.1rc1."""
-    tree = tmp_path / "tree"
-    for package, version in (("vllm", "0.22.1"), ("vllm_ascend", "0.22.1rc1")):
-        shutil.copytree(ENGINE / package, tree / package, ignore=shutil.ignore_patterns("__pycache__"))
-        (tree / package / "VERSION").write_text(version + "\n", encoding="ascii")
-    options = ENGINE.parents[1] / "plugins" / "plugin_utils" / "data" / "vllm-serve-0.22.1.json"
-    shutil.copy(options, tree / "vllm" / "data")
-    return str(tree)
 
 
 def engine(name: str, role: str, kv_port: int, decode: tuple[int, int] = (1, 16), **options: Any) -> dict[str, Any]:
@@ -57,10 +42,10 @@ def complete(url: str, prompt: str) -> tuple[int, str]:
     return status, json.loads(answer)["choices"][0]["text"].split()[0] if status == 200 else ""
 
 
-def test_prefill_over_two_nodes_and_decode_through_the_real_proxy(lab: Lab, older: str) -> None:
+def test_prefill_over_two_nodes_and_decode_through_the_real_proxy(lab: Lab) -> None:
     hosts, ports, prompt = (lab.host(2), lab.host(3), lab.host(4)), (free_port(), free_port()), "in two halves " * 50
     for where in hosts:
-        where.env["PYTHONPATH"] = f"{older}:{where.root}/modules"
+        lab.release(where, "0.22.1", "0.22.1rc1")
     master = {"nnodes": 2, "master_addr": hosts[0].address, "master_port": free_port()}
     wide = engine(
         "MooncakeConnectorV1",
@@ -135,10 +120,10 @@ def test_one_engine_per_rank_on_both_sides(lab: Lab) -> None:
     assert added["current_decode_instances"] or added["message"]
 
 
-def test_releases_differ(lab: Lab, older: str) -> None:
+def test_releases_differ(lab: Lab) -> None:
     """0.22.1rc1 knows no sparse offload; 0.26.0rc1 takes no prefill context parallelism."""
     where = lab.host(2)
-    where.env["PYTHONPATH"] = f"{older}:{where.root}/modules"
+    lab.release(where, "0.22.1", "0.22.1rc1")
     unknown = lab.serve(where, lab.model(), **engine("SfaRemoteD2HConnector", "kv_producer", 36000, port=free_port()))
     assert unknown.ended() == 1
     assert "Unsupported connector type: SfaRemoteD2HConnector" in unknown.text()

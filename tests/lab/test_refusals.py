@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.harness import ENGINE, Host, Lab, Process, call, free_port
+from tests.lab.harness import Host, Lab, Process, call, free_port
 from tests.lab.test_sparse_pd import READY, decode, prefill
 
 LOADED = "Loading weights took"
@@ -191,15 +191,10 @@ def test_renumbered_devices(lab: Lab) -> None:
     assert "No available memory" in engine.text()
 
 
-def test_bounded_pool_of_newer_trees(lab: Lab, tmp_path: Path) -> None:
+def test_bounded_pool_of_newer_trees(lab: Lab) -> None:
     """With the newer rule a small pool caps the cache instead of ending the start."""
-    tree = tmp_path / "tree"
-    for package in ("vllm", "vllm_ascend"):
-        shutil.copytree(ENGINE / package, tree / package)
-    shutil.copytree(ENGINE / "overlays" / "bounded_pool", tree, dirs_exist_ok=True)
-    shutil.copy(ENGINE.parents[1] / "plugins/plugin_utils/data/vllm-serve-0.26.0.json", tree / "vllm" / "data")
     where = lab.host(2)
-    where.env["PYTHONPATH"] = f"{tree}:{where.root}/modules"
+    lab.release(where, "0.26.0", "0.26.0rc1", "bounded_pool")
     engine = lab.serve(where, lab.model(), **decode(free_port(), {"dram_size_per_dp_GB": 30}))
     engine.until(READY)
     assert "caps the KV cache" in engine.text()
