@@ -273,6 +273,14 @@ class Context:
         """The first engine of each instance: where its engines agree, one speaks for all."""
         return [engines[0] for engines in self._by_instance.values()]
 
+    @cached_property
+    def carriers(self) -> list[Engine]:
+        """The first engine of each container, which speaks for what its container has."""
+        seen: dict[tuple[str, Any], Engine] = {}
+        for engine in self.engines:
+            seen.setdefault((engine.host, engine.data["service"]), engine)
+        return list(seen.values())
+
     def services_on(self, host: str) -> list[Mapping[str, Any]]:
         return self._services_by_host.get(host, [])
 
@@ -310,6 +318,9 @@ class Context:
                 yield host, (host,)
         elif scope == "instance":
             for engine in self.heads:
+                yield engine.host, (engine,)
+        elif scope == "service":
+            for engine in self.carriers:
                 yield engine.host, (engine,)
         else:
             for engine in self.engines:

@@ -29,7 +29,7 @@ def covers(paths: list[str], wanted: str) -> bool:
     "PD-ENV-001",
     ERROR,
     "a mount is missing",
-    per="engine",
+    per="service",
     source="vllm-ascend #7711; memfabric_hybrid hybm_gva_version.cpp; vllm-project/recipes #907",
 )
 def mounts(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -156,7 +156,7 @@ def devices(ctx: Context, engine: Engine) -> Iterator[Problem]:
         )
 
 
-@rule("PD-ENV-008", ERROR, "the container has its own network", per="engine", source="guides: --network=host")
+@rule("PD-ENV-008", ERROR, "the container has its own network", per="service", source="guides: --network=host")
 def host_network(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """KV transfer, HCCL and MemFabric advertise addresses and open ports of the host: engines need the host's
     network.
@@ -169,7 +169,7 @@ def host_network(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-ENV-009",
     WARNING,
     "shared memory of the container is small",
-    per="engine",
+    per="service",
     source="gpustack #5014; guide 2 --shm-size=1g",
 )
 def shm_size(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -207,7 +207,7 @@ def unusual(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-ENV-012",
     ERROR,
     "MemFabric's environment is not set",
-    per="engine",
+    per="service",
     source="memfabric_hybrid set_env.sh: MEMFABRIC_HYBRID_EXTEND_LIB_PATH",
 )
 def memfabric_environment(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -236,7 +236,7 @@ def memfabric_environment(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-ENV-013",
     WARNING,
     "a mount hides a folder of the image",
-    per="engine",
+    per="service",
     source="guide 1 section 3.1, -v /usr/local/sbin/",
 )
 def shadowing(ctx: Context, engine: Engine) -> Iterator[Problem]:

@@ -134,7 +134,7 @@ def activation_peak(ctx: Context, engine: Engine) -> Iterator[Problem]:
         )
 
 
-@rule("PD-MEM-005", ERROR, "locked memory of a container is limited", per="engine", source="LMCache-Ascend #5")
+@rule("PD-MEM-005", ERROR, "locked memory of a container is limited", per="service", source="LMCache-Ascend #5")
 def memlock(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """Pinned host memory counts against memlock: registering the pool fails at Docker's default of 64 KiB."""
     limits = [str(one).replace(" ", "") for one in engine.container.get("ulimits") or []]

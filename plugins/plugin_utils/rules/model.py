@@ -131,10 +131,12 @@ def weights_not_copied(ctx: Context) -> Iterator[Problem]:
     )
 
 
-@rule("PD-MODEL-008", ERROR, "the model folder is not mounted", per="engine", source="vllm-ascend #9999, #135")
+@rule("PD-MODEL-008", ERROR, "the model folder is not mounted", per="service", source="vllm-ascend #9999, #135")
 def mounted(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """The container sees only what is mounted, at the path inside: the model option must name a path below a mount."""
     model = str(engine.args.get("model") or path_of(ctx))
+    if not model.startswith("/"):  # a repository's name, which the planner warns of
+        return
     targets = [str(mount).split(":")[1] for mount in engine.container.get("mounts") or [] if ":" in str(mount)]
     if not any(model == target or model.startswith(target.rstrip("/") + "/") for target in targets):
         yield Problem(

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..findings import ERROR, WARNING
+from ..findings import ERROR, INFO, WARNING
 from .context import Context, Engine
 from .registry import Problem, rule
 
@@ -59,14 +59,6 @@ equal(
     "sfa_pd_rd2h; mooncake_connector.py",
 )
 equal(
-    "PD-PARITY-002",
-    "max-model-len differs",
-    "A prompt that one side takes and the other refuses fails half way: prefill is done, decode says no.",
-    option("max-model-len"),
-    "set max-model-len in pd_vllm_args",
-    "vllm-ascend #2649",
-)
-equal(
     "PD-PARITY-003",
     "dtype differs",
     "KV is copied as bytes: with another dtype the numbers mean something else.",
@@ -108,6 +100,36 @@ equal(
 )
 
 
+@rule(
+    "PD-PARITY-002",
+    ERROR,
+    "max-model-len differs",
+    per="cluster",
+    source="vllm-ascend #2649; upstream's own GLM-5.1 deployment has more at decode",
+)
+def length_equal(ctx: Context) -> Iterator[Problem]:
+    """A prompt that prefill takes and decode refuses fails half way: prefill is done, decode says no.
+
+    The other way round works, for prompts that fit prefill; it is only noted.
+    """
+    lengths = {
+        role: {
+            int(one.args["max-model-len"]) for one in ctx.heads if one.role == role and one.args.get("max-model-len")
+        }
+        for role in ("prefill", "decode")
+    }
+    if not lengths["prefill"] or not lengths["decode"]:
+        return
+    most, least = max(lengths["prefill"]), min(lengths["decode"])
+    if most != least:
+        yield Problem(
+            f"up to {most} at prefill, {least} at decode",
+            "equal on prefill and decode",
+            "set max-model-len in pd_vllm_args",
+            severity=INFO if most < least else None,
+        )
+
+
 def uses_hash(ctx: Context) -> list[Engine]:
     """Engines whose blocks are found by hash: a KV pool, or prefix caching across engines."""
     return [engine for engine in ctx.engines if engine.transfer]
@@ -123,7 +145,7 @@ def uses_hash(ctx: Context) -> list[Engine]:
 def hash_seed(ctx: Context) -> Iterator[Problem]:
     """Block hashes begin from Python's own hash seed, drawn anew by each process if unset: the pool then never hits.
 
-    Where every engine leaves it unset and none uses a pool, it is a warning.
+    Where every engine leaves it unset and none uses a pool, it is only noted.
     """
     engines = uses_hash(ctx)
     seen = differing(ctx, lambda engine: engine.env.get("PYTHONHASHSEED", "unset"), engines)
@@ -131,7 +153,7 @@ def hash_seed(ctx: Context) -> Iterator[Problem]:
         yield Problem(listed(seen), 'PYTHONHASHSEED "0" everywhere', "set it in pd_env")
     elif engines and engines[0].env.get("PYTHONHASHSEED") is None:
         pool = any(engine.uses_memcache or engine.part("AscendStoreConnector") for engine in engines)
-        yield Problem("unset everywhere", 'PYTHONHASHSEED "0"', "set it in pd_env", severity=None if pool else WARNING)
+        yield Problem("unset everywhere", 'PYTHONHASHSEED "0"', "set it in pd_env", severity=None if pool else INFO)
 
 
 @rule("PD-PARITY-009", ERROR, "the model differs between hosts", per="cluster", source="collection; vllm-ascend #9999")

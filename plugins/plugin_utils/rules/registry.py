@@ -20,8 +20,8 @@ from .context import Context, Missing
 
 DOC = "docs/rules.md"
 
-#: The unit that a rule is asked about: once, or once for each host, instance or engine.
-SCOPES = ("cluster", "host", "instance", "engine")
+#: The unit that a rule is asked about: once, or once for each host, instance, engine, or container of engines.
+SCOPES = ("cluster", "host", "instance", "service", "engine")
 
 
 @dataclass(frozen=True)

@@ -466,7 +466,7 @@ EXAMPLES: dict[str, Example] = {
     "PD-PROXY-009": Example("sparse", planned("settings/pd_expected_concurrency", 16), "", "16 expected, 4 served"),
     # ---- prefill and decode alike ----
     "PD-PARITY-001": Example("sparse", arg("prefill", "block-size", 64), "", "64: prefill-p1-0"),
-    "PD-PARITY-002": Example("sparse", arg("prefill", "max-model-len", 4096), "", "4096"),
+    "PD-PARITY-002": Example("sparse", arg("decode", "max-model-len", 4096), "", "132096 at prefill, 4096"),
     "PD-PARITY-003": Example("sparse", arg("prefill", "dtype", "float16"), "", "float16"),
     "PD-PARITY-004": Example("sparse", arg("prefill", "quantization", None), "", "None"),
     "PD-PARITY-005": Example("sparse", arg("prefill", "kv-cache-dtype", "fp8"), "", "fp8"),
@@ -625,6 +625,7 @@ MORE: dict[str, tuple[Example, ...]] = {
         Example("sparse", env("decode", "ASCEND_RT_VISIBLE_DEVICES", "0,1"), "d1", "0,1", "0,1,2,3"),
         Example("context_parallel", env("decode", "ASCEND_RT_VISIBLE_DEVICES", "16"), "d1", "16 devices", "0 to 15"),
     ),
+    "PD-PARITY-002": (Example("sparse", arg("prefill", "max-model-len", 4096), "", "up to 4096", severity="info"),),
     "PD-PARITY-008": (
         Example(
             "sparse", both(env("decode", "PYTHONHASHSEED", None), env("prefill", "PYTHONHASHSEED", None)), "", "unset"

@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +20,12 @@ from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.
     V32,
     cluster,
 )
+
+ROOT = Path(__file__).resolve().parents[5]
+DEPLOYMENTS = ROOT / "tests" / "fixtures" / "deployments"
+sys.path.insert(0, str(ROOT))  # tools/ is no package that anybody installs
+
+from tools.deployment_to_inventory import to_inventory  # noqa: E402
 
 
 def crashes(findings: tuple[Finding, ...]) -> list[str]:
@@ -83,3 +92,17 @@ def test_four_values_without_any_probe_give_no_error() -> None:
     assert not crashes(verdict.findings)
     assert [finding for finding in verdict.findings if finding.severity == ERROR] == []
     assert "PD-NIC-001" in {finding.rule for finding in verdict.findings if finding.severity == NOT_CHECKED}
+
+
+@pytest.mark.parametrize("path", sorted(DEPLOYMENTS.glob("*.json")), ids=lambda path: path.stem)
+def test_upstreams_own_deployments_give_no_error(path: Path) -> None:
+    """They run in upstream's nightly tests: a rule that refuses one of them is wrong."""
+    inventory = to_inventory(json.loads(path.read_text()))["all"]
+    groups = {name: list(group["hosts"]) for name, group in inventory["children"].items()}
+    hosts: dict[str, dict[str, Any]] = {}
+    for group in inventory["children"].values():  # a host may be in several
+        for host, own in group["hosts"].items():
+            known = hosts.setdefault(host, dict(inventory["vars"]))
+            known.update({**(group.get("vars") or {}), **(own or {})})
+    verdict = rules.judge(make_plan(hosts, groups, None), None)
+    assert [finding for finding in verdict.findings if finding.severity == ERROR] == []
