@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
 from lab.layout import ROOTFS, SOURCE, SUITE
@@ -27,6 +28,8 @@ HOST_PACKAGES = (
 def install_missing() -> None:
     """Install what the machine itself lacks, through its own apt."""
     missing = sorted({package for command, package in MACHINE_NEEDS.items() if not shutil.which(command)})
+    if not find_spec("ensurepip"):  # Debian's own Python; lab/sources makes a virtual environment
+        missing.append("python3-venv")
     if not missing:
         return
     if not shutil.which("apt-get"):
