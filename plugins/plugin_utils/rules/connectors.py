@@ -74,7 +74,7 @@ _STORE_KEYS = (
 )
 #: What each connector reads of its kv_connector_extra_config; connectors that are not here are not checked.
 EXTRA_KEYS: Mapping[str, tuple[str, ...]] = {
-    kinds.MULTI: ("connectors",),
+    kinds.MULTI: ("connectors", "use_layerwise"),  # the second is read by nobody, but upstream's deployments have it
     kinds.SFA: ("transfer_backend", "use_layerwise"),
     **dict.fromkeys(MOONCAKE_P2P, _MOONCAKE_KEYS),
     **dict.fromkeys(kinds.STORES, _STORE_KEYS),
@@ -239,13 +239,19 @@ def sizes_true(ctx: Context, engine: Engine) -> Iterator[Problem]:
     source="ascend_store/pool_scheduler.py:169-174",
 )
 def backend_explicit(ctx: Context, engine: Engine) -> Iterator[Problem]:
-    """backend left out means mooncake, in silence; other names than mooncake, memcache and yuanrong are refused."""
+    """backend left out means mooncake, in silence: wrong with use_layerwise, else only a warning.
+
+    Other names than mooncake, memcache and yuanrong are refused.
+    """
     part = engine.part(*kinds.STORES)
     if part is None:
         return
     value = extra_of(part).get("backend")
     if value is None:
-        yield Problem("backend left out: mooncake", "backend: memcache (or mooncake, if meant)", "state it")
+        severity = None if layerwise_store(engine) is not None else WARNING
+        yield Problem(
+            "backend left out: mooncake", "backend: memcache (or mooncake, if meant)", "state it", severity=severity
+        )
     elif value not in ("mooncake", "memcache", "yuanrong"):
         yield Problem(f"backend {value}", "mooncake, memcache or yuanrong", "mend it")
 

@@ -145,7 +145,7 @@ def uses_hash(ctx: Context) -> list[Engine]:
 def hash_seed(ctx: Context) -> Iterator[Problem]:
     """Block hashes begin from Python's own hash seed, drawn anew by each process if unset: the pool then never hits.
 
-    Where every engine leaves it unset and none uses a pool, it is only noted.
+    Where every engine leaves it unset it is a warning, and only noted where none uses a pool.
     """
     engines = uses_hash(ctx)
     seen = differing(ctx, lambda engine: engine.env.get("PYTHONHASHSEED", "unset"), engines)
@@ -153,7 +153,7 @@ def hash_seed(ctx: Context) -> Iterator[Problem]:
         yield Problem(listed(seen), 'PYTHONHASHSEED "0" everywhere', "set it in pd_env")
     elif engines and engines[0].env.get("PYTHONHASHSEED") is None:
         pool = any(engine.uses_memcache or engine.part("AscendStoreConnector") for engine in engines)
-        yield Problem("unset everywhere", 'PYTHONHASHSEED "0"', "set it in pd_env", severity=None if pool else INFO)
+        yield Problem("unset everywhere", 'PYTHONHASHSEED "0"', "set it in pd_env", severity=WARNING if pool else INFO)
 
 
 @rule("PD-PARITY-009", ERROR, "the model differs between hosts", per="cluster", source="collection; vllm-ascend #9999")
