@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import yaml
@@ -64,7 +65,7 @@ def to_yaml(content: Any) -> str:
     )
 
 
-FORMATS = {"yaml": to_yaml, "properties": properties, "text": str}
+FORMATS: dict[str, Callable[[Any], str]] = {"yaml": to_yaml, "properties": properties, "text": str}
 
 
 def _scalar(value: Any) -> str:
