@@ -1,15 +1,17 @@
 # Copyright (c) 2026 vllm_ascend.pd_serving contributors
 # SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
-"""What the documentation points to exists: files, tests, rules and variables."""
+"""What the documentation points to exists: files, tests, rules and variables; and what it shows works."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.rules import RULES
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.planner import plan
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.rules import RULES, judge
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import OWN_PREFIXES, VARIABLES
 
 from .conftest import ROOT
@@ -62,3 +64,25 @@ class TestWrittenPage:
         prefixes = (*OWN_PREFIXES, *(f"{role}_" for role in ROLES))
         claimed = {word for word in words if word.startswith(prefixes) and word not in ROLES}
         assert claimed - set(VARIABLES) - ROLE_VARIABLES == set()
+
+
+def inventories() -> list[tuple[str, str]]:
+    """Every inventory that a page shows whole: page and YAML text."""
+    return [
+        (by_name(page), block)
+        for page in WRITTEN
+        for block in re.findall(r"```yaml\n(all:.*?)```", page.read_text(), re.DOTALL)
+    ]
+
+
+@pytest.mark.parametrize("shown", inventories(), ids=lambda shown: shown[0])
+def test_inventory_of_a_page_is_planned_without_errors(shown: tuple[str, str]) -> None:
+    groups = yaml.safe_load(shown[1])
+    everywhere = groups.pop("all")["vars"]
+    hosts: dict[str, dict[str, Any]] = {}
+    for group in groups.values():
+        for name, own in group["hosts"].items():
+            hosts[name] = {**everywhere, **hosts.get(name, {}), **group.get("vars", {}), **(own or {})}
+    made = plan(hosts, {name: list(group["hosts"]) for name, group in groups.items()})
+    assert made["engines"]
+    assert [finding for finding in judge(made, None).findings if finding.severity == "error"] == []
