@@ -63,10 +63,10 @@ def test_same_finding_on_many_hosts_is_one_row() -> None:
 
 def test_unchecked_rules_are_grouped_by_reason() -> None:
     _, _, findings = broken()
-    rows = [row for row in report.rows(findings) if row.severity == NOT_CHECKED]
-    assert [row.finding.found for row in rows] == ["p2 was not reached"]
-    assert {"PD-NPU-002", "PD-MODEL-001"} <= set(rows[0].rules)
-    assert len(rows[0].rules) == report.counts(findings)[NOT_CHECKED]
+    rows = {row.finding.found: row for row in report.rows(findings) if row.severity == NOT_CHECKED}
+    assert {"PD-NPU-002", "PD-MODEL-001"} <= set(rows["p2 was not reached"].rules)
+    assert len(rows) < 4, "a host that is down is one line, not one for each rule"
+    assert sum(len(row.rules) for row in rows.values()) == report.counts(findings)[NOT_CHECKED]
 
 
 @pytest.mark.parametrize(

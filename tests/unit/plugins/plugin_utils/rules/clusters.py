@@ -50,13 +50,14 @@ def interface(address: str) -> dict[str, Any]:
     }
 
 
-def hccn_chip(number: int) -> dict[str, Any]:
+def hccn_chip(host: str, number: int) -> dict[str, Any]:
+    last = 16 * sorted(ADDRESSES).index(host) + number + 1
     return {
         "phy_id": number,
         "link": "UP",
         "net_health": "Success",
-        "ip": f"198.51.100.{number + 1}",
-        "vnic": None,
+        "ip": f"198.51.100.{last}",
+        "vnic": f"203.0.113.{last}",
         "tls": False,
     }
 
@@ -118,7 +119,13 @@ def host_facts(host: str, hosts: list[str], model_path: str) -> dict[str, Any]:
     )
     hccn.update(
         tool_path="/usr/local/Ascend/driver/tools/hccn_tool",
-        chips=[hccn_chip(number) for number in range(16)],
+        chips=[hccn_chip(host, number) for number in range(16)],
+        pings=[
+            {"phy_id": 0, "method": method, "address": hccn_chip(other, 0)[field], "ok": True, "reason": None}
+            for other in hosts
+            if other != host
+            for method, field in (("hccs", "vnic"), ("roce", "ip"))
+        ],
         hccn_conf={"exists": True, "size_bytes": 1432, "lines": []},
     )
     own.update(
