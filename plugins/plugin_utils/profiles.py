@@ -43,6 +43,7 @@ class Profile:
     vllm_args: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     env: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     kv_transfer: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    prepend: Mapping[str, list[str]] = field(default_factory=dict)
 
     def image(self, generation: str) -> str:
         """Upstream's image for a chip generation: without ``-a3`` it is the one for A2."""
@@ -78,6 +79,10 @@ _GUIDE_1_ENV = {
     "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
 }
 
+#: The image says this in ~/.bashrc only (Dockerfile.a3.openEuler), which guides' shells read and a service does not;
+#: up to 0.22.1 Mooncake's libraries lie there.
+_BASHRC = {"LD_LIBRARY_PATH": ["/usr/local/lib"]}
+
 _GUIDE_2_ARGS: dict[str, Any] = {
     "enable-expert-parallel": True,
     "quantization": "ascend",
@@ -108,6 +113,7 @@ _PROFILES = (
         privileged=True,
         guided=True,
         sparse_kv_offload=True,
+        prepend=_BASHRC,
         ports={"prefill": 29180, "decode": 29181, "proxy": 21600},
         vllm_args={
             "prefill": {
@@ -165,6 +171,7 @@ _PROFILES = (
         guided=True,
         ports={"prefill": 8004, "decode": 8004, "proxy": 8005},
         one_instance=("prefill",),
+        prepend=_BASHRC,
         rpc_port=5980,
         parallel={
             "prefill": {

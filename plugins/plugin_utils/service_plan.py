@@ -166,12 +166,17 @@ class ServicePlanner:
         }
 
     def _prepend(self, host: str) -> dict[str, list[str]]:
+        """The user's search paths before the profile's."""
         good, wrong = environment.check_prepend(self._settings.of_host(host, "pd_prepend_paths"))
         for found in wrong:
             self._draft.report.add(
                 "prepend-paths", f"pd_prepend_paths: {found}", "lists of single paths", "correct pd_prepend_paths", host
             )
-        return good
+        below = self._draft.profile.prepend if self._draft.hosts[host].chips else {}
+        return {
+            name: [*good.get(name, []), *(path for path in below.get(name, ()) if path not in good.get(name, []))]
+            for name in {**good, **below}
+        }
 
     def _meta(self, meta: memcache.MetaAddress) -> dict[str, Any]:
         """MetaService, in the image of those who use it."""

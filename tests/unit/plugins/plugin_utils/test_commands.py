@@ -89,7 +89,7 @@ def test_prepended_paths_stand_before_what_is_there() -> None:
         check=True,
         text=True,
     )
-    assert run.stdout == "/a:/b:/image\n"
+    assert run.stdout == "/a:/b:/usr/local/lib:/image\n"
 
 
 def test_the_whole_text_is_shell_and_names_every_service(made: dict[str, Any]) -> None:

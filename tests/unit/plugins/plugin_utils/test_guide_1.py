@@ -191,6 +191,13 @@ def test_scripts_and_layers(made: dict[str, Any]) -> None:
     }
 
 
+def test_search_paths_of_the_images_bashrc() -> None:
+    """The guide's shell reads ~/.bashrc, a service does not. What the user states stands before."""
+    own = service(plan(*cluster(pd_prepend_paths={"LD_LIBRARY_PATH": ["/a"]})), "decode-d1")
+    assert own["prepend"] == {"LD_LIBRARY_PATH": ["/a", "/usr/local/lib"]}
+    assert service(plan(*cluster(pd_profile="mooncake")), "decode-d1")["prepend"] == {}
+
+
 def test_proxy(made: dict[str, Any]) -> None:
     folder = "/vllm-workspace/vllm-ascend/examples/disaggregated_prefill_v1"
     assert service(made, "proxy")["commands"][0]["argv"] == [

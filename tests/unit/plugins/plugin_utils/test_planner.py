@@ -55,6 +55,12 @@ def test_a_finding_without_an_explanation_cannot_be_made() -> None:
     assert all(text.endswith(".") for text in PLAN_RULES.values())
 
 
+def test_config_file_is_named_in_two_words() -> None:
+    """`--config=FILE` is not what vLLM looks for, and then no option of the file counts."""
+    expected = ["vllm", "serve", "--config", "/etc/vllm-ascend-pd/decode-d1-0.yaml"]
+    assert engine(planned(), "decode-d1-0")["argv"] == expected
+
+
 # ---- layers ----
 
 LAYERS = ["pd_{}", "decode_{}", "pd_instance_{}", "pd_host_{}"]
