@@ -80,6 +80,8 @@ def test_data_parallel_peers_that_do_not_fit(
     first: dict[str, Any] | None, second: dict[str, Any] | None, text: str, lab: Lab
 ) -> None:
     hosts, rpc, model = (lab.host(2), lab.host(3)), free_port(), lab.model(index_topk=None)
+    for where in hosts:
+        where.settings(handshake_seconds=4)
     started = [
         lab.serve(where, model, **{**data_parallel(hosts[0].address, 2, rpc, port=free_port()), **more})
         for where, more in zip(hosts, (first, second), strict=True)
@@ -113,6 +115,7 @@ def test_nodes_that_do_not_fit(head: dict[str, Any] | None, tail: dict[str, Any]
     started = []
     for rank, changes in enumerate((head, tail)):
         if changes is not None:
+            hosts[rank].settings(handshake_seconds=4)
             options = {"port": free_port(), **node(rank, hosts[0].address, port), **changes}
             started.append(lab.serve(hosts[rank], lab.model(), **options))
     codes = [process.ended() for process in started]
@@ -146,7 +149,7 @@ def mooncake(port: int, extra: dict[str, Any]) -> dict[str, Any]:
 
 def test_a_control_port_in_mooncakes_band_can_be_taken_by_the_transfer_engine(lab: Lab) -> None:
     where, size = lab.host(2), {"dp_size": 1, "tp_size": 16}
-    where.write("etc/lab-engine.json", '{"weights_seconds": 0.1, "mooncake_ports": "worst"}')
+    where.settings(mooncake_ports="worst")
     inside = lab.serve(where, lab.model(), **mooncake(30000, {"prefill": size, "decode": size}))
     assert inside.ended() == 1
     assert "Address already in use" in inside.text()

@@ -71,7 +71,7 @@ def refused(process: Process, text: str, loaded: bool) -> None:
         (remove("clang/include/omp.h"), "'omp.h' file not found", True),
         (write("proc/cpuinfo", "Features\t: fp asimd ssbs\n"), "CPU without bf16, sve", True),
         (write("proc/meminfo", "MemAvailable: 1048576 kB\n"), "offload.initialize failed", True),
-        (write("etc/lab-engine.json", '{"hbm_gib": 32}'), "No available memory for the cache blocks", True),
+        (lambda where: where.settings(hbm_gib=32), "No available memory for the cache blocks", True),
     ],
 )  # fmt: skip
 def test_sparse_decode_on_a_host_that_lacks_something(

@@ -134,7 +134,7 @@ def test_sides_that_do_not_fit_show_at_the_first_request(
     p: dict[str, Any], d: dict[str, Any], text: str, lab: Lab
 ) -> None:
     hosts = lab.host(2), lab.host(3)
-    hosts[0].write("etc/lab-engine.json", '{"weights_seconds": 0.1, "hbm_gib": 128}')
+    hosts[0].settings(hbm_gib=128)
     first, second, url = start(lab, hosts, prefill(free_port(), **p), decode(free_port(), **d))
     body = {"model": "deepseek-v3.2", "prompt": PROMPT, "max_tokens": 2}
     with pytest.raises(
