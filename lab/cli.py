@@ -21,7 +21,7 @@ from lab.shell import LabError, remove, say, step
 
 
 def main() -> int:
-    arguments = _parser().parse_args()
+    arguments = _parser().parse_args(sys.argv[1:] or ["--help"])
     start = time.monotonic()
     try:
         if os.geteuid() != 0:

@@ -259,9 +259,9 @@ def switch(host: Host, name: str, value: str | None, on: bool) -> None:
         write_hardware(host)
         docker("exec", host.name, NPU_DRIVER)
     if on:
+        if fault.volatile:
+            docker("exec", host.name, "touch", SINCE_BOOT)
         _apply(host, fault.on, value)
-    if on and fault.volatile and name != "hung":
-        docker("exec", host.name, "touch", SINCE_BOOT)
 
 
 def clear(host: Host) -> None:
@@ -274,9 +274,9 @@ def restore(host: Host) -> None:
     lost = {name: value for name, value in active(host).items() if FAULTS[name].volatile}
     if not lost or docker("exec", host.name, "find", "/run", "-path", SINCE_BOOT):
         return
+    docker("exec", host.name, "touch", SINCE_BOOT)
     for name, value in lost.items():
         _apply(host, FAULTS[name].on, value)
-    docker("exec", host.name, "touch", SINCE_BOOT)
 
 
 def write_hardware(host: Host) -> None:

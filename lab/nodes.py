@@ -62,7 +62,7 @@ def start(hosts: list[Host]) -> None:
     with ThreadPoolExecutor(PARALLEL) as pool:
         list(pool.map(_boot, off))
         list(pool.map(_wait_until_ready, [host for host in hosts if not _out_of_reach(host)]))
-        list(pool.map(faults.restore, hosts))
+        list(pool.map(faults.restore, [host for host in hosts if host in off or "hung" not in faults.active(host)]))
 
 
 def outdated(hosts: list[Host]) -> list[Host]:
@@ -113,7 +113,7 @@ def _state(name: str) -> tuple[bool, str]:
 def _states() -> dict[str, tuple[bool, str]]:
     shown = docker("ps", "--all", "--format", f'{{{{.Names}}}}\t{{{{.State}}}}\t{{{{.Label "{SPEC_LABEL}"}}}}')
     rows = (line.split("\t") for line in shown.splitlines())
-    return {name: (state == "running", spec) for name, state, spec in rows if spec}
+    return {name: (state in ("running", "paused"), spec) for name, state, spec in rows if spec}
 
 
 def _prepare(host: Host) -> None:
