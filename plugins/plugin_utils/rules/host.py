@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..findings import ERROR, WARNING
+from ..findings import ERROR, INFO, WARNING
 from .context import Context, Missing, numbers
 from .registry import Problem, rule
 
@@ -151,7 +151,7 @@ def mount_sources(ctx: Context, host: str) -> Iterator[Problem]:
                 )
 
 
-@rule("PD-HOST-010", WARNING, "limits of the host are low", per="host", source="LMCache-Ascend #5")
+@rule("PD-HOST-010", INFO, "limits of the host are low", per="host", source="LMCache-Ascend #5")
 def limits(ctx: Context, host: str) -> Iterator[Problem]:
     """Privileged containers inherit nothing of this, but tools run by hand do: locked memory unlimited, many open
     files.
