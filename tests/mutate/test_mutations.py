@@ -22,8 +22,9 @@ def pytest_in(tree: Path, *tests: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-x", "-rf", "-p", "no:cacheprovider", *tests],
         cwd=tree,
-        # Two mutations within one second could leave compiled code that looks current.
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        # Two mutations within one second could leave compiled code that looks current; and loading every installed
+        # plugin takes longer than most of these tests.
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
