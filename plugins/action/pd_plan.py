@@ -1,20 +1,24 @@
 # Copyright (c) 2026 vllm_ascend.pd_serving contributors
 # SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
-"""Action side of ``pd_plan``: takes the inventory to plain JSON data, plans, judges, returns. Contacts no host."""
+"""Action side of ``pd_plan``: takes the inventory to plain JSON data, plans, judges, reports. Contacts no host."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import commands, report, rules
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import commands, report, report_html, rules
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.planner import plan
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import OWN_PREFIXES, VARIABLES
 
 #: Read besides our own variables: the SSH address finds the way to a peer.
 _FOREIGN = ("ansible_host",)
+#: Names of the two files of a report, in the folder that the user names.
+_REPORT = "preflight"
 
 
 class ActionModule(ActionBase):
@@ -27,21 +31,55 @@ class ActionModule(ActionBase):
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, arguments = self.validate_argument_spec(
-            argument_spec={"facts": {"type": "dict", "default": {}}, "show": {"type": "bool", "default": False}},
+            argument_spec={
+                "facts": {"type": "dict", "default": {}},
+                "show": {"type": "str", "choices": ["nothing", "findings", "plan"], "default": "nothing"},
+                "explain": {"type": "str", "default": ""},
+                "report_dir": {"type": "str", "default": ""},
+            },
         )
         task_vars = task_vars or {}
         facts = _plain(arguments["facts"])
         groups = _plain(task_vars["groups"])
         made = plan(_inventory(task_vars["hostvars"], groups), groups, facts)
-        findings = rules.evaluate(made, facts)
-        result |= {"changed": False, "findings": [finding.as_dict() for finding in findings]}
-        text = commands.describe(made)
-        if arguments["show"]:
-            # As it is: callbacks would escape the lines that people copy. And not returned besides: Ansible takes
-            # longer to carry the plan of a large cluster around than it takes to make it.
-            self._display.display(f"{text}\n{report.terminal(findings)}")
+        verdict = rules.judge(made, facts or None)
+        findings = list(verdict.findings)
+        result |= {
+            "changed": False,
+            "findings": [finding.as_dict() for finding in findings],
+            "conclusion": report.conclusion(findings),
+        }
+        # What is shown is shown as it is: callbacks would escape the lines that people copy.
+        if arguments["explain"]:
+            self._display.display(rules.explain(arguments["explain"], made, facts or None, findings))
+        if arguments["show"] == "plan":
+            # Not returned besides: Ansible takes longer to carry the plan of a large cluster around than it takes to
+            # make it.
+            self._display.display(f"{commands.describe(made)}\n{report.terminal(findings)}")
             return result
-        return result | {"plan": made, "text": text}
+        if arguments["show"] == "findings":
+            self._display.display(report.terminal(findings))
+        if arguments["report_dir"]:
+            written = self._write_report(Path(arguments["report_dir"]), made, facts, verdict)
+            result |= {"report": str(written) if written else None}
+        return result | {"plan": made, "text": commands.describe(made)}
+
+    def _write_report(
+        self, folder: Path, made: Mapping[str, Any], facts: Mapping[str, Any], verdict: rules.Verdict
+    ) -> Path | None:
+        """The page's path. A report that cannot be written is no reason to stop a deployment."""
+        page = folder / f"{_REPORT}.html"
+        made_at = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
+        data = report.as_json(made, verdict.findings, verdict.passed, facts) | {"made_at": made_at}
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            page.write_text(report_html.html(made, facts, verdict.findings, made_at), encoding="utf-8")
+            page.with_suffix(".json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+        except OSError as error:
+            self._display.warning(f"The report was not written: {error}")
+            return None
+        self._display.display(f"Report: {page.resolve()} (for machines: {_REPORT}.json beside it)")
+        return page.resolve()
 
 
 def _members(hostvars: Mapping[str, Mapping[str, Any]], groups: Mapping[str, list[str]]) -> list[str]:

@@ -76,6 +76,10 @@ options:
     type: list
     elements: str
     default: []
+  pings_only:
+    description: Make the pings, but ask nothing else about the NPUs.
+    type: bool
+    default: false
 """
 
     HOST = r"""

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import images
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import images, probes
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import service_folder as folder
 
 
@@ -22,11 +22,12 @@ def waits(services: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{"container": f"pd-{service['name']}", "ready": service["ready"]} for service in services]
 
 
-def probe_facts(results: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    return {
-        host: result["facts"] if "facts" in result else {"unreachable": str(result.get("msg", "no answer"))}
-        for host, result in results.items()
-    }
+def probe_facts(results: dict[str, dict[str, Any]], pings: dict[str, dict[str, Any]] | None = None) -> dict[str, Any]:
+    return {host: probes.facts_of(result, (pings or {}).get(host)) for host, result in results.items()}
+
+
+def probe_pings(plan: dict[str, Any], results: dict[str, dict[str, Any]], host: str) -> dict[str, list[str]]:
+    return probes.pings(plan, probe_facts(results), host)
 
 
 class FilterModule:
@@ -38,4 +39,5 @@ class FilterModule:
             "image_references": images.image_references,
             "waits": waits,
             "probe_facts": probe_facts,
+            "probe_pings": probe_pings,
         }

@@ -45,6 +45,7 @@ HCCN_OPTIONS: dict[str, Any] = {
     "npu_count_hint": {"type": "int"},
     "ping_hccs": {"type": "list", "elements": "str", "default": []},
     "ping_roce": {"type": "list", "elements": "str", "default": []},
+    "pings_only": {"type": "bool", "default": False},
 }
 HOST_OPTIONS: dict[str, Any] = {
     "paths": {"type": "list", "elements": "str", "default": []},
@@ -68,7 +69,9 @@ def probe(faces: Sequence[str], options: Mapping[str, Any], tree: Tree | None = 
         "nic": lambda: _nics.gather(
             tree, runner, options["peers"], options.get("nic"), options.get("address"), options["ping"]
         ),
-        "hccn": lambda: _hccn.gather(tree, runner, _chips(tree, options.get("npu_count_hint")), _pings(options)),
+        "hccn": lambda: _hccn.gather(
+            tree, runner, _chips(tree, options.get("npu_count_hint")), _pings(options), options["pings_only"]
+        ),
         "host": lambda: _host.gather(
             tree,
             runner,

@@ -85,7 +85,13 @@ QUESTIONS: dict[str, tuple[list[str], Callable[[str], dict[str, Any]], Sequence[
 }
 
 
-def gather(tree: Tree, runner: Runner, chips: Sequence[int], pings: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
+def gather(
+    tree: Tree,
+    runner: Runner,
+    chips: Sequence[int],
+    pings: Sequence[tuple[str, str]] = (),
+    pings_only: bool = False,
+) -> dict[str, Any]:
     """Ask about `chips` (physical ids); `pings` are (method, address) with method `hccs` or `roce`."""
     hccn = empty()
     reasons: list[str] = hccn["reasons"]
@@ -98,7 +104,8 @@ def gather(tree: Tree, runner: Runner, chips: Sequence[int], pings: Sequence[tup
     if not chips:
         reasons.append("hccn_tool was not asked: no /dev/davinci<n> exists and npu_count_hint is not given")
         return hccn
-    hccn["chips"] = _ask(tool, runner, chips, reasons)
+    if not pings_only:
+        hccn["chips"] = _ask(tool, runner, chips, reasons)
     hccn["pings"] = _ping(tool, runner, chips, pings)
     return hccn
 

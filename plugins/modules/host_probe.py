@@ -47,7 +47,7 @@ EXAMPLES = r"""
     paths: [/etc/hccn.conf, /usr/local/dcmi]
     disk_paths: [/data/models]
     model_paths: [/data/models/DeepSeek-V3.2-W8A8]
-    controller_epoch_s: "{{ now(utc=true).timestamp() }}"
+    controller_epoch_s: "{{ now().timestamp() }}"
   register: result
 
 - name: Only the NPUs and what holds them

@@ -25,14 +25,27 @@ options:
     default: {}
   show:
     description:
-      - Print the plan for people and the findings to the terminal as they are, ready to be copied, instead of returning
-        RV(plan) and RV(text).
-    type: bool
-    default: false
+      - What to print to the terminal as it is, ready to be copied.
+      - V(findings) is one table, sorted by severity, with what to do.
+      - V(plan) is the plan for people and the findings; RV(plan) and RV(text) are then not returned.
+    type: str
+    choices: [nothing, findings, plan]
+    default: nothing
+  explain:
+    description: Id of a rule to explain on the terminal, with the numbers of this cluster in its formulas.
+    type: str
+    default: ""
+  report_dir:
+    description:
+      - Folder on the controller for C(preflight.html), a page that needs nothing else, and C(preflight.json). It is
+        made if it is missing. Relative to the folder in which Ansible was started. Empty, no report is written.
+      - A report that cannot be written gives a warning.
+    type: str
+    default: ""
 attributes:
   check_mode:
     support: full
-    description: Can run in check mode; changes nothing in any mode.
+    description: Can run in check mode; changes no host in any mode. The report is written in check mode too.
   diff_mode:
     support: none
     description: Changes nothing, so there is nothing to show.
@@ -50,14 +63,19 @@ EXAMPLES = r"""
 
 - name: Show what would run, host by host
   vllm_ascend.pd_serving.pd_plan:
-    show: true
+    show: plan
+  run_once: true
+
+- name: Explain a rule
+  vllm_ascend.pd_serving.pd_plan:
+    explain: PD-SPARSE-011
   run_once: true
 """
 
 RETURN = r"""
 plan:
   description: The plan. Its shape stands in docs/architecture.md.
-  returned: unless O(show=true)
+  returned: unless O(show=plan)
   type: dict
 findings:
   description: What the planner and the rules found.
@@ -72,8 +90,18 @@ findings:
       right: pd_model_path
       mend: write pd_model_path
       source: ""
+conclusion:
+  description: The findings in one sentence.
+  returned: always
+  type: str
+  sample: "Ready to launch, with 2 warnings."
+report:
+  description: Path of the page that was written, V(null) where that was not possible.
+  returned: when O(report_dir) is set and O(show) is not V(plan)
+  type: str
+  sample: /srv/cluster/reports/preflight.html
 text:
   description: The plan for people, with the equivalent C(docker run) and C(vllm serve) commands.
-  returned: unless O(show=true)
+  returned: unless O(show=plan)
   type: str
 """

@@ -163,9 +163,12 @@ def _line(cells: Sequence[str], columns: Sequence[int], last: str) -> str:
 
 
 def as_json(
-    plan: Mapping[str, Any], findings: Iterable[Finding | Mapping[str, Any]], passed: Sequence[str] = ()
+    plan: Mapping[str, Any],
+    findings: Iterable[Finding | Mapping[str, Any]],
+    passed: Sequence[str] = (),
+    facts: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
-    """Stable keys, plain types."""
+    """Stable keys, plain types. ``probes``: per host where its probe's time went (seconds, by face and by tool)."""
     ordered = as_findings(findings)
     return {
         "schema": SCHEMA,
@@ -177,4 +180,7 @@ def as_json(
         "counts": counts(ordered),
         "findings": [finding.as_dict() for finding in ordered],
         "passed": list(passed),
+        "hosts": plan.get("hosts") or {},
+        "ports": plan.get("ports") or [],
+        "probes": {host: seen["timing"] for host, seen in (facts or {}).items() if seen.get("timing")},
     }

@@ -29,6 +29,7 @@ OPTIONS: dict[str, Any] = {
     "npu_count_hint": None,
     "ping_hccs": [],
     "ping_roce": [],
+    "pings_only": False,
     "paths": ["/etc/hosts"],
     "disk_paths": [],
     "controller_epoch_s": None,

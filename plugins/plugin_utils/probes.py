@@ -1,0 +1,39 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""What probes returned, as the planner takes it; and which chips to ping once all addresses are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .rules.context import Context
+from .rules.npu import METHODS, chip_addresses, ping_peers
+
+
+def facts_of(result: Mapping[str, Any], pinged: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Facts from the task result of ``host_probe``, the pings of a later ``hccn_info`` among them.
+
+    A host that could not be asked keeps the reason.
+    """
+    if "facts" not in result:
+        return {"unreachable": " ".join(str(result.get("msg") or "no answer").split())}
+    facts = {**result["facts"], "timing": result.get("timing")}
+    if pinged and "hccn" in pinged and isinstance(facts.get("hccn"), Mapping):
+        facts["hccn"] = {**facts["hccn"], "pings": pinged["hccn"]["pings"]}
+    return facts
+
+
+def pings(plan: Mapping[str, Any], facts: Mapping[str, Mapping[str, Any]], host: str) -> dict[str, list[str]]:
+    """``{hccs: [...], roce: [...]}``: one address for each chip of the host, and at least one of each peer.
+
+    Chip n pings chip n of one peer, chip n + 1 chip n + 1 of the next: all chips and all peers, but not all pairs.
+    """
+    ctx = Context(plan, facts)
+    peers = ping_peers(ctx, host)
+    wanted: dict[str, list[str]] = {}
+    for method in METHODS:
+        known = [found for peer in peers.get(method, ()) if (found := chip_addresses(ctx, peer, method))]
+        chips = max(len((plan["hosts"].get(host) or {}).get("devices") or ()), len(known)) if known else 0
+        wanted[method] = [known[n % len(known)][n % len(known[n % len(known)])] for n in range(chips)]
+    return wanted
