@@ -75,6 +75,16 @@ def _update_fabric() -> None:
     fabric = {str(state["host"]): state["superpod"] for state in states.values()}
     for file, state in states.items():
         _write(file, json.dumps({**state, "fabric": fabric}, indent=1) + "\n")
+        _write(file.with_name("hccn"), hccn({**state, "fabric": fabric}))
+
+
+def hccn(state: dict[str, Any]) -> str:
+    """What hccn_tool, a shell script, reads of the state: lists of words."""
+    chips = ("missing", "link_down", "net_health_fault", "tls_on")
+    values = {name.upper(): " ".join(map(str, state[name])) for name in chips}
+    fabric = " ".join(f"{host}:{superpod}" for host, superpod in state["fabric"].items())
+    values |= {"HOST": str(state["host"]), "SUPERPOD": str(state["superpod"]), "FABRIC": fabric}
+    return "".join(f"{name}='{value}'\n" for name, value in values.items())
 
 
 def _write(path: Path, text: str) -> None:

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 
 from lab import faults, hardware, layout, models
 from lab.depot import server
-from lab.hosts import hccn_tool, npu_smi, runtime_shim
+from lab.hosts import npu_smi, runtime_shim
 
 DATA = Path(__file__).parents[1] / "unit" / "data"
 STATE: dict[str, Any] = {**hardware.HEALTHY, "host": 1, "fabric": {"1": 3, "2": 3, "3": 4}}
@@ -59,34 +61,63 @@ def test_what_an_engine_is(argv: list[str], expected: bool) -> None:
     assert npu_smi.is_engine(argv) is expected
 
 
-@pytest.mark.parametrize(
-    ("call", "changes", "file"),
-    [
-        (hccn_tool.link, {}, "link-up.txt"),
-        (hccn_tool.link, {"link_down": [0]}, "link-down.txt"),
-        (hccn_tool.net_health, {}, "net-health-ok.txt"),
-        (hccn_tool.net_health, {"net_health_fault": [0]}, "net-health-fault.txt"),
-        (hccn_tool.tls, {}, "tls-off.txt"),
-        (hccn_tool.tls, {"tls_on": [0]}, "tls-on.txt"),
-    ],
-)
-def test_hccn_tool_prints_the_real_layout(call: Any, changes: dict[str, Any], file: str) -> None:
-    assert call({**STATE, **changes}, 0) == sample(f"hccn_tool/{file}")
+def hccn_tool(folder: Path, changes: dict[str, Any], *arguments: str) -> str:
+    """The script's output, on a machine below the folder."""
+    for name, text in {
+        "usr/local/Ascend/driver/hardware/hccn": hardware.hccn({**STATE, **changes}),
+        "etc/hccn.conf": "address_0=10.90.1.10\nnetmask_0=255.255.255.0\n",
+        "dev/davinci0": "",
+        "dev/davinci1": "",
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    script = Path(layout.SOURCE) / "hosts" / "hccn_tool"
+    ran = subprocess.run(
+        [str(script), *arguments], env={"HCCN_ROOT": str(folder), "PATH": os.defpath}, capture_output=True, text=True
+    )
+    assert ran.stderr == ""
+    return ran.stdout.rstrip("\n")
 
 
 @pytest.mark.parametrize(
-    ("network", "address", "answers"),
+    ("question", "changes", "file"),
     [
-        (hccn_tool.VNIC, "10.89.2.10", True),
-        (hccn_tool.VNIC, "10.89.3.10", False),  # another SuperPod
-        (hccn_tool.ROCE, "10.90.3.10", True),
-        (hccn_tool.VNIC, "10.89.9.10", False),  # no such host
-        (hccn_tool.VNIC, "10.89.2.26", False),  # no such chip
-        (hccn_tool.VNIC, "10.88.0.12", False),  # a host's address, not a chip's
+        ("link", {}, "link-up.txt"),
+        ("link", {"link_down": [0]}, "link-down.txt"),
+        ("net_health", {}, "net-health-ok.txt"),
+        ("net_health", {"net_health_fault": [0]}, "net-health-fault.txt"),
+        ("tls", {}, "tls-off.txt"),
+        ("tls", {"tls_on": [0]}, "tls-on.txt"),
     ],
 )
-def test_who_answers_a_ping(network: str, address: str, answers: bool) -> None:
-    assert hccn_tool.reachable(STATE, network, address) is answers
+def test_hccn_tool_prints_the_real_layout(tmp_path: Path, question: str, changes: dict[str, Any], file: str) -> None:
+    assert hccn_tool(tmp_path, changes, "-i", "0", f"-{question}", "-g") == sample(f"hccn_tool/{file}")
+
+
+def test_hccn_tool_knows_addresses_and_refuses_the_rest(tmp_path: Path) -> None:
+    assert hccn_tool(tmp_path, {}, "-i", "0", "-ip", "-g") == "ipaddr:10.90.1.10\nnetmask:255.255.255.0"
+    assert "no ip was preset" in hccn_tool(tmp_path, {}, "-i", "1", "-ip", "-g")
+    assert "vnic ipaddr:10.89.1.11\n" in hccn_tool(tmp_path, {}, "-i", "1", "-vnic", "-g")
+    assert hccn_tool(tmp_path, {"missing": [1]}, "-i", "1", "-link", "-g") == "The device 1 is not exist!"
+    assert hccn_tool(tmp_path, {}, "-i", "2", "-link", "-g") == "The device 2 is not exist!"
+    assert "Invalid argument" in hccn_tool(tmp_path, {}, "-i", "0", "-fec", "-g")
+
+
+@pytest.mark.parametrize(
+    ("method", "address", "answers"),
+    [
+        ("hccs_ping", "10.89.2.10", True),
+        ("hccs_ping", "10.89.3.10", False),  # another SuperPod
+        ("ping", "10.90.3.10", True),
+        ("hccs_ping", "10.89.9.10", False),  # no such host
+        ("hccs_ping", "10.89.2.26", False),  # no such chip
+        ("hccs_ping", "10.88.0.12", False),  # a host's address, not a chip's
+    ],
+)
+def test_who_answers_a_ping(tmp_path: Path, method: str, address: str, answers: bool) -> None:
+    shown = hccn_tool(tmp_path, {}, "-i", "0", f"-{method}", "-g", "address", address)
+    assert ("3 packets transmitted, 3 received" in shown) is answers
+    assert ("0 received" in shown) is not answers
 
 
 def test_shim_asks_for_less_where_root_may_less() -> None:

@@ -23,6 +23,17 @@ EXPRESSIONS = {"when", "that", "until", "changed_when", "failed_when", "var"}
 JINJA = jinja2.Environment(extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols"])
 
 
+class AnyName(dict[str, Any]):
+    """Ansible's filters and tests are not known here, and need not be to find the variables."""
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return super().get(name, str)
+
+
+JINJA.filters = AnyName(JINJA.filters)
+JINJA.tests = AnyName(JINJA.tests)
+
+
 def load(path: Path) -> Any:
     return yaml.safe_load(path.read_text()) if path.exists() else None
 
