@@ -309,22 +309,18 @@ class Context:
         content = ((service.get("files") or {}).get(name) or {}).get("content")
         return content if isinstance(content, Mapping) else None
 
-    def units(self, scope: str) -> Iterator[tuple[str, tuple[Any, ...]]]:
-        """(host, arguments) for each unit of a rule's scope."""
+    def units(self, scope: str, *, with_chips: bool = False) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        """(host, arguments) for each unit of a rule's scope; ``with_chips``: only where engines run on chips."""
         if scope == "cluster":
             yield "", ()
         elif scope == "host":
             for host in self.hosts:
-                yield host, (host,)
-        elif scope == "instance":
-            for engine in self.heads:
-                yield engine.host, (engine,)
-        elif scope == "service":
-            for engine in self.carriers:
-                yield engine.host, (engine,)
+                if not with_chips or any(engine.devices for engine in self.on(host)):
+                    yield host, (host,)
         else:
-            for engine in self.engines:
-                yield engine.host, (engine,)
+            for engine in {"instance": self.heads, "service": self.carriers, "engine": self.engines}[scope]:
+                if engine.devices or not with_chips:
+                    yield engine.host, (engine,)
 
     # ---- facts ----
 

@@ -30,6 +30,7 @@ def covers(paths: list[str], wanted: str) -> bool:
     ERROR,
     "a mount is missing",
     per="service",
+    chips=True,
     source="vllm-ascend #7711; memfabric_hybrid hybm_gva_version.cpp; vllm-project/recipes #907",
 )
 def mounts(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -127,6 +128,7 @@ def certificates(ctx: Context, engine: Engine) -> Iterator[Problem]:
     ERROR,
     "devices and their numbers do not match",
     per="engine",
+    chips=True,
     source="docker --device; CANN ASCEND_RT_VISIBLE_DEVICES",
 )
 def devices(ctx: Context, engine: Engine) -> Iterator[Problem]:

@@ -68,6 +68,7 @@ def host_memory(ctx: Context, host: str) -> Iterator[Problem]:
     ERROR,
     "a chip's memory does not hold the engine",
     per="instance",
+    chips=True,
     source="vllm-ascend #9372; vLLM worker memory profiling",
 )
 def chip_memory(ctx: Context, engine: Engine) -> Iterator[Problem]:

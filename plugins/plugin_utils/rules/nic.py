@@ -98,6 +98,7 @@ def host_ip(ctx: Context, engine: Engine) -> Iterator[Problem]:
     ERROR,
     "a communication variable names another interface or address",
     per="engine",
+    chips=True,
     source="gpustack #2125; vllm-ascend #2399",
 )
 def interface_variables(ctx: Context, engine: Engine) -> Iterator[Problem]:

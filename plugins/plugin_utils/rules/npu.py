@@ -42,7 +42,9 @@ def chip_values(ctx: Context, host: str, name: str) -> dict[int, Any]:
     return {chip["phy_id"]: chip.get(name) for chip in chips if chip["phy_id"] in wanted}
 
 
-@rule("PD-NPU-001", ERROR, "a chip of the plan does not exist", per="host", source="vllm-ascend #632, #2698")
+@rule(
+    "PD-NPU-001", ERROR, "a chip of the plan does not exist", per="host", chips=True, source="vllm-ascend #632, #2698"
+)
 def chips_exist(ctx: Context, host: str) -> Iterator[Problem]:
     """Each chip of the plan needs its /dev/davinciN. Guide 2 passes 8 devices to an engine that wants 16."""
     wanted = {number for engine in ctx.on(host) for number in engine.devices}
@@ -56,7 +58,7 @@ def chips_exist(ctx: Context, host: str) -> Iterator[Problem]:
         )
 
 
-@rule("PD-NPU-002", ERROR, "a chip is not healthy", per="host", source="npu-smi info")
+@rule("PD-NPU-002", ERROR, "a chip is not healthy", per="host", chips=True, source="npu-smi info")
 def chips_healthy(ctx: Context, host: str) -> Iterator[Problem]:
     """npu-smi shows another health than OK. A chip in alarm fails at the first collective, minutes after the start."""
     for chip in ctx.used_chips(host):
@@ -68,7 +70,7 @@ def chips_healthy(ctx: Context, host: str) -> Iterator[Problem]:
             )
 
 
-@rule("PD-NPU-003", ERROR, "a chip is in use by others", per="host", source="vllm-ascend #632, #2698")
+@rule("PD-NPU-003", ERROR, "a chip is in use by others", per="host", chips=True, source="vllm-ascend #632, #2698")
 def chips_free(ctx: Context, host: str) -> Iterator[Problem]:
     """Another container or process holds a chip of the plan (npu-smi -8005, or out of memory). Our own do not count."""
     held: dict[str, list[int]] = {}
@@ -86,17 +88,24 @@ def chips_free(ctx: Context, host: str) -> Iterator[Problem]:
         )
 
 
-@rule("PD-NPU-004", ERROR, "npu-smi does not work", per="host", source="vllm-ascend #2698, #6264")
+@rule("PD-NPU-004", ERROR, "npu-smi does not work", per="host", chips=True, source="vllm-ascend #2698, #6264")
 def npu_smi_works(ctx: Context, host: str) -> Iterator[Problem]:
     """Engines run on the host's chips, but npu-smi shows none: no driver, no permission (-8005), or the tool is
     missing.
     """
-    if ctx.on(host) and not ctx.fact(host, "npu.chips"):
+    if not ctx.fact(host, "npu.chips"):
         reasons = ctx.fact(host, "npu.reasons")
         yield Problem("; ".join(reasons) or "no chip", "a table of chips", "mend the driver; run as root")
 
 
-@rule("PD-NPU-005", ERROR, "chips and parallel sizes do not match", per="instance", source="vLLM ParallelConfig")
+@rule(
+    "PD-NPU-005",
+    ERROR,
+    "chips and parallel sizes do not match",
+    per="instance",
+    chips=True,
+    source="vLLM ParallelConfig",
+)
 def sizes_match(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """An instance needs tensor x pipeline x prefill-context x data parallel size chips, no more and no fewer."""
     engines = ctx.of_instance(str(engine.data["instance"]))
@@ -181,14 +190,12 @@ def tls_equal(ctx: Context) -> Iterator[Problem]:
         )
 
 
-@rule("PD-NPU-009", ERROR, "/etc/hccn.conf is missing or empty", per="host", source="vllm-ascend #7711")
+@rule("PD-NPU-009", ERROR, "/etc/hccn.conf is missing or empty", per="host", chips=True, source="vllm-ascend #7711")
 def hccn_conf(ctx: Context, host: str) -> Iterator[Problem]:
     """Without it in the container HCCL and Mooncake guess: the service starts, and the tokens are wrong.
 
     On HCCS alone it may be empty, so there it is a warning. Guides 1 and 2 forget to mount it.
     """
-    if not ctx.on(host):
-        return
     conf = ctx.fact(host, "hccn.hccn_conf")
     if not conf.get("exists") or not conf.get("size_bytes"):
         yield Problem(
@@ -273,7 +280,14 @@ def pings(ctx: Context, host: str) -> Iterator[Problem]:
                 raise Missing(f"chips of {peer} were not pinged over {method.upper()}")
 
 
-@rule("PD-NPU-012", WARNING, "memory of a chip is occupied without a process", per="host", source="vllm-ascend #2698")
+@rule(
+    "PD-NPU-012",
+    WARNING,
+    "memory of a chip is occupied without a process",
+    per="host",
+    chips=True,
+    source="vllm-ascend #2698",
+)
 def hbm_left_over(ctx: Context, host: str) -> Iterator[Problem]:
     """An idle A3 chip shows about 3 GiB used. More, and no process: something died and left it, or hides in a
     container.
@@ -311,6 +325,7 @@ def chips_disjoint(ctx: Context, host: str) -> Iterator[Problem]:
     ERROR,
     "the hardware generation does not carry the profile",
     per="host",
+    chips=True,
     source="vllm-ascend guides: Atlas A3 only",
 )
 def generation(ctx: Context, host: str) -> Iterator[Problem]:
@@ -320,7 +335,7 @@ def generation(ctx: Context, host: str) -> Iterator[Problem]:
         yield Problem(f"chips are {seen}", "A3", "use profile mooncake on these hosts")
 
 
-@rule("PD-NPU-015", ERROR, "npu-smi and the device nodes disagree", per="host", source="npu-smi info")
+@rule("PD-NPU-015", ERROR, "npu-smi and the device nodes disagree", per="host", chips=True, source="npu-smi info")
 def partial_view(ctx: Context, host: str) -> Iterator[Problem]:
     """A chip of the plan has a device node, but npu-smi does not show it: the driver lost it, or the output was cut."""
     wanted = {number for engine in ctx.on(host) for number in engine.devices}

@@ -194,6 +194,7 @@ def outside_memfabric_block(ctx: Context, host: str) -> Iterator[Problem]:
     ERROR,
     "engines of a host share HCCL's base port",
     per="host",
+    chips=True,
     source="vllm-ascend #4725, #405, #11968, #16205",
 )
 def hccl_base_ports(ctx: Context, host: str) -> Iterator[Problem]:

@@ -47,6 +47,7 @@ class Rule:
     versions: str
     why: str
     check: Callable[..., Iterator[Problem]]
+    chips: bool = False
 
     @property
     def doc(self) -> str:
@@ -59,10 +60,10 @@ Check = Callable[..., Iterator[Problem]]
 
 
 def rule(
-    identifier: str, severity: str, title: str, *, per: str, source: str, versions: str = ""
+    identifier: str, severity: str, title: str, *, per: str, source: str, versions: str = "", chips: bool = False
 ) -> Callable[[Check], Check]:
     """Register a check. ``versions`` is a range of vllm-ascend such as ``>=0.26``; outside of it the rule does not
-    apply.
+    apply. ``chips``: it is about chips, so engines that run without (``pd_devices: []``) are none of its business.
     """
 
     def register(check: Check) -> Check:
@@ -71,7 +72,7 @@ def rule(
         why = inspect.cleandoc(check.__doc__ or "")
         if not why:
             raise ValueError(f"rule {identifier} does not say why")
-        RULES[identifier] = Rule(identifier, severity, title, per, source, versions, why, check)
+        RULES[identifier] = Rule(identifier, severity, title, per, source, versions, why, check, chips)
         return check
 
     return register
@@ -122,7 +123,7 @@ def judge(
 def _ask(one: Rule, context: Context) -> Iterator[Finding]:
     """One rule over all its units; each unit that misses a fact or crashes is a finding of its own."""
     missing: dict[str, None] = {}
-    for host, arguments in context.units(one.per):
+    for host, arguments in context.units(one.per, with_chips=one.chips):
         try:
             problems = list(one.check(context, *arguments))
         except Missing as error:

@@ -76,10 +76,17 @@ def driver_memfabric(ctx: Context, host: str) -> Iterator[Problem]:
             yield Problem(f"driver {version}", f"{DRIVER_MEMFABRIC} or newer", "update driver and firmware")
 
 
-@rule("PD-VER-004", ERROR, "the driver is too old for this CANN", per="host", source="vllm-ascend #2406, #3190, #5468")
+@rule(
+    "PD-VER-004",
+    ERROR,
+    "the driver is too old for this CANN",
+    per="host",
+    chips=True,
+    source="vllm-ascend #2406, #3190, #5468",
+)
 def driver_cann(ctx: Context, host: str) -> Iterator[Problem]:
     """A driver of 24.x with CANN 9 fails at start: "package does not support hrtRaAiQpCreate"."""
-    if ctx.on(host) and ctx.vllm_ascend and in_range(ctx.vllm_ascend, ">=0.22"):
+    if ctx.vllm_ascend and in_range(ctx.vllm_ascend, ">=0.22"):
         version = str(ctx.fact(host, "npu.driver_version"))
         if numbers(version) < numbers(DRIVER_CANN_9):
             yield Problem(

@@ -155,6 +155,12 @@ def host_facts(host: str, hosts: list[str], model_path: str) -> dict[str, Any]:
     return {"schema": 1, "npu": npu, "nic": nic, "hccn": hccn, "host": own, "model": {model_path: model_facts(name)}}
 
 
+def take_chips_away(facts: Facts) -> None:
+    """What probes see on hosts without NPUs."""
+    for seen in facts.values():
+        seen.update(npu=_npu.empty(), hccn=_hccn.empty())
+
+
 @cache
 def _made(kind: str) -> str:
     groups, variables = CLUSTERS[kind]

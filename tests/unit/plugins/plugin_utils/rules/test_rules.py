@@ -7,7 +7,14 @@ from __future__ import annotations
 import pytest
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import rules
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.findings import ERROR, INFO, NOT_CHECKED, WARNING
-from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.clusters import CLUSTERS, cluster
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.planner import plan as make_plan
+from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.clusters import (
+    CLUSTERS,
+    ONE_PAIR,
+    V31,
+    cluster,
+    take_chips_away,
+)
 from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.examples import (
     EXAMPLES,
     MORE,
@@ -98,3 +105,15 @@ def test_empty_facts_are_never_a_pass() -> None:
     unchecked = {finding.rule for finding in findings if finding.severity == NOT_CHECKED and finding.host == "d1"}
     assert {"PD-NPU-001", "PD-NPU-002", "PD-NIC-002", "PD-PORT-004", "PD-MODEL-002", "PD-HOST-006"} <= unchecked
     assert "the rule itself failed" not in " ".join(finding.found for finding in findings)
+
+
+def test_engines_without_chips_are_not_told_what_chips_need() -> None:
+    """Profile custom on hosts without NPUs: no mounts of a driver, no devices, no HCCL, no chips to look at."""
+    custom = {"pd_profile": "custom", "pd_devices": [], "pd_environment_scripts": [], "pd_nic": "enp1s0f0"}
+    custom |= {"pd_vllm_args": {"max-model-len": 4096}, "pd_kv_transfer_config": {"kv_connector": "ExampleConnector"}}
+    _, facts = cluster("mooncake")
+    take_chips_away(facts)
+    plan = make_plan({host: {**V31, **custom} for host in facts}, ONE_PAIR, facts)
+    verdict = rules.judge(plan, facts)
+    # the model's folder is a quantised one, which vLLM would serve here as it is
+    assert {f.rule for f in verdict.findings if f.severity != INFO} == {"PD-MODEL-006"}
