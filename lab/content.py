@@ -12,11 +12,14 @@ from lab.engine import client_environment
 from lab.layout import DEPOT, SOURCE, STAMPS
 from lab.shell import digest, run, step
 
+#: The options of `vllm serve`, which the planner and the simulated engine both read: the vllm trees hold copies.
+OPTIONS = sorted((SOURCE.parent / "plugins" / "plugin_utils" / "data").glob("vllm-serve-*.json"))
+
 
 def make_sources() -> None:
     """Git repositories, pip index and plain files."""
     maker = SOURCE / "sources" / "make.py"
-    _renew("sources", [maker, str(DEPOT)], digest(SOURCE / "sources", SOURCE / "engine"), {})
+    _renew("sources", [maker, str(DEPOT)], digest(SOURCE / "sources", SOURCE / "engine", *OPTIONS), {})
 
 
 def build_images() -> None:

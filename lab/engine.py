@@ -18,6 +18,7 @@ from ipaddress import ip_address, ip_network
 from pathlib import Path
 
 from lab.layout import (
+    BIN,
     BRIDGE_ADDRESS,
     CGROUP,
     CONTROL_ADDRESS,
@@ -41,12 +42,12 @@ STOP_SECONDS = 60
 
 def docker(*argv: str | Path, stdin: str | None = None) -> str:
     """The lab's docker client, talking to the lab's engine."""
-    return run(STATE / "bin" / "docker", *argv, env=client_environment(), stdin=stdin)
+    return run(BIN / "docker", *argv, env=client_environment(), stdin=stdin)
 
 
 def client_environment() -> dict[str, str]:
     """For programs that call `docker` themselves."""
-    path = f"{STATE / 'bin'}:{os.environ.get('PATH', '/usr/sbin:/usr/bin:/sbin:/bin')}"
+    path = f"{BIN}:{os.environ.get('PATH', '/usr/sbin:/usr/bin:/sbin:/bin')}"
     return {"DOCKER_HOST": f"unix://{ENGINE_SOCKET}", "PATH": path, "DOCKER_BUILDKIT": "0"}
 
 
@@ -69,8 +70,8 @@ def start(rootfs: Path) -> bool:
     if running():
         return False
     with step("lab engine"):
+        stop()  # what an interrupted start, or an engine that no longer answers, has left
         ENGINE.mkdir(parents=True, exist_ok=True)
-        ENGINE_SOCKET.unlink(missing_ok=True)
         pid = _spawn(rootfs)
         _wait_until_it_answers(pid)
         if NETWORK not in docker("network", "ls", "--format", "{{.Name}}").split():
@@ -83,7 +84,7 @@ def start(rootfs: Path) -> bool:
 
 def running() -> bool:
     """Whether this checkout's engine runs and answers."""
-    return _owner() == STATE and succeeds(STATE / "bin" / "docker", "-H", f"unix://{ENGINE_SOCKET}", "version")
+    return _owner() == STATE and succeeds(BIN / "docker", "-H", f"unix://{ENGINE_SOCKET}", "version")
 
 
 def stop() -> None:
@@ -115,17 +116,16 @@ def _spawn(rootfs: Path) -> int:
             start_new_session=True,
             cwd="/",
         )
-    children = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children")
     for _ in range(100):
-        if launcher.poll() is None and (pids := children.read_text().split()):
-            return int(pids[0])
+        if launcher.poll() is None and (pid := _child(launcher.pid)):
+            return pid
         time.sleep(0.02)
     raise LabError(f"the lab's engine did not start:\n{_log_tail()}")
 
 
 def _wait_until_it_answers(pid: int) -> None:
     deadline = time.monotonic() + START_SECONDS
-    while not succeeds(STATE / "bin" / "docker", "-H", f"unix://{ENGINE_SOCKET}", "version"):
+    while not succeeds(BIN / "docker", "-H", f"unix://{ENGINE_SOCKET}", "version"):
         if not _alive(pid) or time.monotonic() > deadline:
             raise LabError(f"the lab's engine did not start:\n{_log_tail()}")
         time.sleep(0.1)
@@ -162,7 +162,7 @@ def _leg_pid() -> int | None:
 
 
 def _strays() -> list[int]:
-    """Launchers of this checkout whose start was cut short before the control leg was there."""
+    """Engines of this checkout that no control leg leads to, since their start was cut short."""
     mine = str(SOURCE / "engine_init.py").encode()
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
@@ -171,8 +171,14 @@ def _strays() -> list[int]:
         except OSError:
             continue  # ended meanwhile
         if argv[0].endswith(b"unshare") and mine in argv:
-            found.append(int(entry.name))
+            found.append(_child(int(entry.name)) or int(entry.name))
     return found
+
+
+def _child(pid: int) -> int | None:
+    """The one process that a launcher waits for."""
+    pids = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(pids[0]) if pids else None
 
 
 def _kill(pid: int | None) -> None:
