@@ -37,27 +37,22 @@ def build(rootfs: Path, base: Path | None) -> None:
     debian = f"{rootfs.name}-{shim}"
     _import(DEBIAN_IMAGE, rootfs, debian)
     content = digest(debian, HOSTS)
-    if _content(HOST_IMAGE) != content:
+    if made_from(HOST_IMAGE) != content:
         with step("image of a simulated host"):
             docker("build", "--quiet", "--tag", HOST_IMAGE, "--label", f"{CONTENT_LABEL}={content}", HOSTS)
     if base:
         _import(BASE_IMAGE, base, base.name)
 
 
-def host_content() -> str:
-    """What the present host image was made from."""
-    return _content(HOST_IMAGE)
-
-
-def _content(image: str) -> str:
-    """The content label of an image, empty if there is none."""
+def made_from(image: str) -> str:
+    """What an image was made from, empty if there is none."""
     if not docker("image", "ls", "--quiet", f"--filter=reference={image}:latest"):
         return ""
     return docker("image", "inspect", "--format", f'{{{{index .Config.Labels "{CONTENT_LABEL}"}}}}', image).strip()
 
 
 def _import(image: str, rootfs: Path, content: str) -> None:
-    if _content(image) == content:
+    if made_from(image) == content:
         return
     with step(f"image {image}"):
         own = (f"--exclude=.{path}" for path in (STATE_INSIDE, SOURCE_INSIDE, "/dev/*"))  # the engine's mount points

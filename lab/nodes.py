@@ -33,7 +33,7 @@ PARALLEL = 8
 
 
 def start_depot() -> None:
-    spec = digest(images.host_content(), SOURCE / "depot")
+    spec = digest(images.made_from(images.DEBIAN_IMAGE), SOURCE / "depot")
     if _state(DEPOT_NAME) == (True, spec):
         return
     with step("depot"):
@@ -102,7 +102,7 @@ def ssh_command(host: Host, *command: str) -> list[str]:
 
 
 def _spec() -> str:
-    return digest(images.host_content())
+    return digest(images.made_from(HOST_IMAGE))
 
 
 def _state(name: str) -> tuple[bool, str]:
