@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 import os
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+import yaml
 
 from .conftest import COLLECTION, ROOT, run
 
@@ -44,6 +46,13 @@ def test_ships_what_users_run_and_nothing_of_the_bench(installed: Path) -> None:
     assert not [name for name in names if name.startswith(".")]
     assert not (installed / "inventories/lab").exists()
     assert not list(installed.rglob("__pycache__"))
+
+
+def test_what_git_ignores_is_not_packed() -> None:
+    """Reports, caches and artefacts lie in a checkout that was worked in."""
+    ignored = [line.strip("/") for line in (ROOT / ".gitignore").read_text().split()]
+    patterns = yaml.safe_load((ROOT / "galaxy.yml").read_text())["build_ignore"]
+    assert [name for name in ignored if not any(fnmatch(name, pattern) for pattern in patterns)] == []
 
 
 @pytest.mark.parametrize("playbook", PLAYBOOKS)
