@@ -35,6 +35,7 @@ CONFIG_FIELDS = (
     "index_n_heads",
     "index_head_dim",
     "index_topk_freq",
+    "index_topk_pattern",
     "index_skip_topk_offset",
     "index_share_for_mtp_iteration",
     "indexer_types",

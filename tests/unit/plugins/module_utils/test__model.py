@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import _model, _safetensors
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import _model, _safetensors, _sizing
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._parallel import Deadline
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._tree import Tree
 from hypothesis import given
@@ -176,6 +176,27 @@ def test_published_configs_lose_nothing_that_sizing_reads(path: Path) -> None:
     merged = _model.merged_config(config)
     assert set(config) - set(merged) <= {"architectures", "torch_dtype", "index_share_for_mtp_iteration"}
     assert all(merged[name] == config[name] for name in merged)
+
+
+class Reads(dict[str, Any]):
+    """Remembers what it was asked for."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        super().__init__(config)
+        self.names: set[str] = set()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.names.add(name)
+        return super().get(name, default)
+
+
+def test_every_field_that_sizing_asks_for_is_probed() -> None:
+    """Also those that no published model of these has, such as index_topk_pattern."""
+    config = Reads(json.loads((CONFIGS[0].parent / "GLM-5.2-W8A8.json").read_text()))
+    _sizing.SizingInput.from_model(config, num_speculative_tokens=1)
+    assert len(config.names) > 15
+    nested = {name for name in config.names if name.endswith("_config")}
+    assert config.names - nested <= set(_model.CONFIG_FIELDS)
 
 
 @pytest.mark.parametrize("name", ["text_config", "llm_config", "thinker_config"])
