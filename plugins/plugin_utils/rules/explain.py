@@ -10,6 +10,7 @@ from typing import Any
 
 from ...module_utils._sizing import GIB
 from ..findings import Finding
+from ..plan_rules import PLAN_RULES
 from .context import Context, Engine, Missing
 from .registry import RULES, Rule
 
@@ -20,21 +21,24 @@ SIZED = ("PD-SPARSE-", "PD-MEM-", "PD-MMC-")
 def explain(
     identifier: str, plan: Mapping[str, Any] | None, facts: Mapping[str, Any] | None, findings: list[Finding]
 ) -> str:
-    """Text for people; for an id that is none, the nearest that are."""
-    one = RULES.get(identifier.strip().upper())
-    if one is None:
-        near = difflib.get_close_matches(identifier.upper(), list(RULES), n=3, cutoff=0.4)
+    """Text for people, also for what the planner itself finds; for an id that is none, the nearest that are."""
+    names = {name.lower(): name for name in (*RULES, *PLAN_RULES)}
+    name = names.get(identifier.strip().lower())
+    if name is None:
+        near = difflib.get_close_matches(identifier.lower(), list(names), n=3, cutoff=0.4)
         return f"There is no rule {identifier}. " + (
-            f"Near: {', '.join(near)}." if near else f"There are {len(RULES)}."
+            f"Near: {', '.join(names[one] for one in near)}." if near else f"There are {len(names)}."
         )
-    lines = [f"{one.id}  {one.title}  [{one.severity}]", "", one.why, ""]
-    lines += [f"Source: {one.source}"]
-    if one.versions:
-        lines += [f"Applies to vllm-ascend {one.versions}"]
-    lines += [f"Documentation: {one.doc}", ""]
-    own = [finding for finding in findings if finding.rule == one.id]
+    one = RULES.get(name)
+    if one is None:
+        lines = [name, "", PLAN_RULES[name], ""]
+    else:
+        lines = [f"{one.id}  {one.title}  [{one.severity}]", "", one.why, "", f"Source: {one.source}"]
+        lines += [f"Applies to vllm-ascend {one.versions}"] if one.versions else []
+        lines += [f"Documentation: {one.doc}", ""]
+    own = [finding for finding in findings if finding.rule == name]
     lines += ["In this cluster:"] + ([_line(finding) for finding in own] or ["  nothing found"])
-    if plan:
+    if plan and one:
         lines += list(_numbers(one, Context(plan, facts)))
     return "\n".join(lines)
 

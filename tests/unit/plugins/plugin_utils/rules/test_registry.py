@@ -18,6 +18,7 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.findings im
     Finding,
     in_order,
 )
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.plan_rules import PLAN_RULES
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.rules.context import (
     Context,
     Missing,
@@ -197,7 +198,16 @@ def test_explanation_has_this_clusters_numbers() -> None:
         assert part in text
     assert "29181" in rules.explain("PD-PORT-001", plan, facts, findings)
     assert "PD-SPARSE-011" in rules.explain("PD-SPARS-011", plan, facts, findings)
+    assert "model-path" in rules.explain("model-pth", plan, facts, findings)
     assert "Applies to vllm-ascend >=0.26" in rules.explain("PD-SPARSE-001", None, None, [])
+
+
+def test_what_the_planner_finds_is_explained_too() -> None:
+    plan, facts = cluster("sparse")
+    finding = Finding("port-range", ERROR, "d1", "65530-65545", "up to 65535", "another base")
+    text = rules.explain("Port-Range", plan, facts, [finding])
+    assert text.startswith("port-range\n") and PLAN_RULES["port-range"] in text
+    assert "error: d1: 65530-65545" in text
 
 
 def test_thousand_engines_are_judged_in_a_second() -> None:
