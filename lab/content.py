@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from lab.engine import client_environment
-from lab.layout import DEPOT, SOURCE, STAMPS
+from lab.layout import CHECKOUT, DEPOT, SOURCE, STAMPS
 from lab.shell import digest, run, step
 
 #: The options of `vllm serve`, which the planner and the simulated engine both read: the vllm trees hold copies.
-OPTIONS = sorted((SOURCE.parent / "plugins" / "plugin_utils" / "data").glob("vllm-serve-*.json"))
+OPTIONS = sorted((CHECKOUT / "plugins" / "plugin_utils" / "data").glob("vllm-serve-*.json"))
 
 
 def make_sources() -> None:

@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from lab import content
+
 SOURCES = Path(__file__).resolve().parents[2] / "lab" / "sources"
 # Commands that build script and installers call; a test adds or leaves out pip3 and bisheng.
 TOOLS = (
@@ -41,6 +43,20 @@ def wheels(tmp_path: Path) -> Path:
             wheel.writestr(f"{name}/config/mmc-local.conf", "ock.mmc.local_service.protocol = host_rdma\n")
             wheel.writestr(f"{name}/include/smem.h", "")
     return folder
+
+
+def test_depot_is_remade_when_options_of_vllm_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The vllm trees hold copies of the planner's tables."""
+    made_from: list[str] = []
+    monkeypatch.setattr(content, "_renew", lambda what, command, inputs, env: made_from.append(inputs))
+    tables = [tmp_path / table.name for table in content.OPTIONS]
+    for table in tables:
+        table.write_text("{}", encoding="utf-8")
+    monkeypatch.setattr(content, "OPTIONS", tables)
+    content.make_sources()
+    tables[0].write_text("[]", encoding="utf-8")
+    content.make_sources()
+    assert len(tables) == 2 and len(set(made_from)) == 2
 
 
 class Package:
