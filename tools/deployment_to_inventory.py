@@ -1,10 +1,9 @@
-#!/usr/bin/env python3
 # Copyright (c) 2026 vllm_ascend.pd_serving contributors
 # SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
 """Turn a multi-node deployment, given as data, into an inventory that a person would write.
 
-    tools/deployment_to_inventory.py DEPLOYMENT.json...            prints the inventory
-    tools/deployment_to_inventory.py -o FOLDER DEPLOYMENT.json...  writes FOLDER/NAME.yml for each
+    .venv/bin/python tools/deployment_to_inventory.py DEPLOYMENT.json...            prints the inventory
+    .venv/bin/python tools/deployment_to_inventory.py -o FOLDER DEPLOYMENT.json...  writes FOLDER/NAME.yml for each
 
 A deployment lists its nodes and, for every engine, node, role (``prefill``, ``decode``, ``mixed``), argument list and
 environment:
