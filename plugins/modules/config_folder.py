@@ -71,7 +71,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import _config_folder as folders
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "path": {"type": "path", "required": True},

@@ -9,7 +9,8 @@ short_description: Compute the memory that a vLLM-Ascend instance needs on chips
 version_added: 0.1.0
 description:
   - Computes, from the model's C(config.json) and how it is served, the KV cache in HBM, the host pool and the top-k
-    buffers of sparse KV offload, the MemCache pool, whether vllm-ascend's start-up gate will pass, and recommends values.
+    buffers of sparse KV offload, the MemCache pool, whether vllm-ascend's start-up gate will pass, and recommends
+    values.
   - Only computes. It reads one file where O(model_path) is given and changes nothing.
   - Sizes are bytes, or GiB (2**30 bytes) where the name says so. What vllm-ascend calls C(dram_size_per_dp_GB) is GiB
     as well.
@@ -32,8 +33,9 @@ options:
   settings:
     description:
       - How the model is served and on what, by the field names of C(SizingInput) in
-        C(plugins/module_utils/_sizing.py), such as C(tensor_parallel_size), C(max_model_len), C(max_num_seqs), C(num_speculative_tokens), C(sparse_kv_offload),
-        C(dram_size_per_dp_gib), C(hbm_bytes), C(weight_bytes), C(host_available_bytes) and C(gate).
+        C(plugins/module_utils/_sizing.py), such as C(tensor_parallel_size), C(max_model_len), C(max_num_seqs),
+        C(num_speculative_tokens), C(sparse_kv_offload), C(dram_size_per_dp_gib), C(hbm_bytes), C(weight_bytes),
+        C(host_available_bytes) and C(gate).
       - A value of V(auto) takes the recommendation.
     type: dict
     default: {}
@@ -102,19 +104,21 @@ sizing:
 
 import json
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._sizing import SizingInput, size
 
 
-def read_config(module: AnsibleModule) -> dict:
+def read_config(module: AnsibleModule) -> dict[str, Any]:
     """The model's config, given or read; fails the module with a reason."""
     if module.params["model_config"] is not None:
-        return module.params["model_config"]
+        given: dict[str, Any] = module.params["model_config"]
+        return given
     path = Path(module.params["model_path"]) / "config.json"
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         module.fail_json(msg=f"cannot read the model's config {path}: {error}")
     if not isinstance(config, dict):

@@ -11,14 +11,16 @@ version_added: 0.1.0
 author:
   - vllm_ascend.pd_serving contributors (@vllm-ascend)
 description:
-  - Takes the C(pd_*) variables of all hosts in the groups named by C(pd_groups), and what M(vllm_ascend.pd_serving.host_probe)
-    saw of them, to the whole plan - every instance, engine, port, device, option, environment variable and file of every host.
-  - Runs on the controller and contacts no host. Values that need a probe are marked V(<unknown: WHAT of HOST>).
+  - Takes the C(pd_*) variables of all hosts in the groups named by C(pd_groups), and what
+    M(vllm_ascend.pd_serving.host_probe) saw of them, to the whole plan - every instance, engine, port, device, option,
+    environment variable and file of every host.
+  - "Runs on the controller and contacts no host. Values that need a probe are marked V(<unknown: WHAT of HOST>)."
   - Never fails because of findings; the caller decides what stops it.
 options:
   facts:
     description:
-      - Host name to what M(vllm_ascend.pd_serving.host_probe) returned as RV(vllm_ascend.pd_serving.host_probe#module:facts).
+      - Host name to what M(vllm_ascend.pd_serving.host_probe) returned as
+        RV(vllm_ascend.pd_serving.host_probe#module:facts).
       - A host that could not be reached has the single key C(unreachable) with the reason.
       - Without facts only the inventory speaks.
     type: dict

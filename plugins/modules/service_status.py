@@ -130,7 +130,7 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._docker_api
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._service_status import look
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "services": {

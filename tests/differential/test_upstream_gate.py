@@ -349,7 +349,7 @@ def test_layerwise_reuse_agrees(upstream: Callable[[str], ast.Module]) -> None:
         layers = draw.randint(1, 90)
         shared = draw.choice([None, draw.randint(1, 20)])
         independent = [draw.randint(-layers, layers - 1) for _ in range(draw.randint(0, 4))]
-        extra = {"layerwise_independent_layers": independent}
+        extra: dict[str, Any] = {"layerwise_independent_layers": independent}
         if shared is not None:
             extra["layerwise_num_shared_buffers"] = shared
         layout = build(layers, extra)

@@ -231,7 +231,7 @@ def store_beside_layerwise(plan: Plan, facts: Facts) -> None:
     """A MultiConnector of MooncakeLayerwise and a KV pool."""
     for engine in engines(plan, "prefill"):
         own = engine["vllm_args"]["kv-transfer-config"]
-        pool = {"kv_connector": "AscendStoreConnector", "kv_role": "kv_producer"}
+        pool: dict[str, Any] = {"kv_connector": "AscendStoreConnector", "kv_role": "kv_producer"}
         pool["kv_connector_extra_config"] = {"backend": "memcache"}
         engine["vllm_args"]["kv-transfer-config"] = {
             "kv_connector": "MultiConnector",
@@ -258,8 +258,14 @@ def other_firmware(plan: Plan, facts: Facts) -> None:
     facts["d1"]["npu"]["driver_version"] = "26.0.rc1"
 
 
-def gather(plan: Plan, facts: Facts) -> None:
-    env("decode", "VLLM_ASCEND_ENABLE_CPU_GATHER_H2D", "1")(plan, facts)
+def gather_from(repository: str | None) -> Change:
+    """Gather as it can work, with vllm-ascend built from a repository; ``None``: the role's default."""
+    return both(
+        env("decode", "VLLM_ASCEND_ENABLE_CPU_GATHER_H2D", "1"),
+        arg("decode", "compilation-config", None),
+        arg("decode", "enforce-eager", True),
+        planned("settings/vllm_build_vllm_ascend_repo", repository),
+    )
 
 
 def kill_nic(plan: Plan, facts: Facts) -> None:
@@ -388,7 +394,14 @@ EXAMPLES: dict[str, Example] = {
     "PD-SPARSE-019": Example("sparse", env("decode", "VLLM_ENGINE_READY_TIMEOUT_S", "600"), "d1", "600", "3000"),
     "PD-SPARSE-020": Example("sparse", arg("decode", "additional-config/recompute_scheduler_enable", True), "d1"),
     "PD-SPARSE-021": Example("sparse", arg("decode", "max-num-batched-tokens", 8), "d1", "8", "16"),
-    "PD-SPARSE-022": Example("sparse", gather, "d1", "FULL_DECODE_ONLY", "enforce-eager"),
+    "PD-SPARSE-022": Example(
+        "sparse",
+        env("decode", "VLLM_ASCEND_ENABLE_CPU_GATHER_H2D", "1"),
+        "d1",
+        "FULL_DECODE_ONLY",
+        "enforce-eager",
+        quiet=gather_from("https://github.com/zd1204/vllm-ascend.git"),
+    ),
     "PD-SPARSE-023": Example(
         "sparse", arg("prefill", "additional-config/enable_sparse_li_c8", True), "", "prefill-p1-0"
     ),
@@ -548,7 +561,13 @@ EXAMPLES: dict[str, Example] = {
 }
 
 #: Further ways in which a rule must find something.
+OFFICIAL = "https://github.com/vllm-project/vllm-ascend.git"
+
 MORE: dict[str, tuple[Example, ...]] = {
+    "PD-SPARSE-022": (
+        Example("sparse", gather_from(None), "d1", "vllm-project/vllm-ascend", "fork", "warning"),
+        Example("sparse", gather_from(OFFICIAL), "d1", OFFICIAL, "fork", "warning"),
+    ),
     "PD-PORT-005": (Example("sparse", fact("d1", "host/ephemeral_ports", [20000, 60999]), "d1", "29181"),),
     "PD-PORT-007": (
         Example("halves", env("decode", "HCCL_IF_BASE_PORT", "50000"), "d1", "decode-d1-a-0, decode-d1-b-0"),
