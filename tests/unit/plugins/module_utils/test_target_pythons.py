@@ -45,8 +45,8 @@ merged = sys.modules[base + "_model"].merged_config
 results.update({p.name: merged(json.loads(p.read_text())) for p in sorted((data / "models").iterdir())})
 faces = sys.modules[base + "_faces"]
 options = {"timeout_s": 20, "docker_socket": "/nonexistent", "peers": [{"address": "127.0.0.1", "ports": [1]}],
-           "ping": False, "ping_hccs": [], "ping_roce": [], "paths": ["/etc/hosts"], "disk_paths": ["/"],
-           "model_paths": []}
+           "ping": False, "ping_hccs": [], "ping_roce": [], "pings_only": False, "paths": ["/etc/hosts"],
+           "disk_paths": ["/"], "model_paths": []}
 facts = faces.probe(faces.FACES, options)["facts"]
 results["interfaces"] = [entry["name"] for entry in facts["nic"]["interfaces"]]
 results["shape"] = {face: sorted(facts[face]) for face in faces.FACES}
