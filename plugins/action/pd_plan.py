@@ -13,10 +13,10 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import commands, report, report_html, rules
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.planner import plan
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import OWN_PREFIXES, VARIABLES
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import OF_ROLES, OWN_PREFIXES, VARIABLES
 
-#: Read besides our own variables: the SSH address finds the way to a peer.
-_FOREIGN = ("ansible_host",)
+#: All that is read; the SSH address finds the way to a peer.
+_READ = {*VARIABLES, *OF_ROLES, "ansible_host"}
 #: Names of the two files of a report, in the folder that the user names.
 _REPORT = "preflight"
 
@@ -98,7 +98,7 @@ def _inventory(hostvars: Mapping[str, Mapping[str, Any]], groups: Mapping[str, l
     result = {}
     for host in _members(hostvars, groups):
         variables = hostvars[host]
-        names = [name for name in variables if name in VARIABLES or name in _FOREIGN]
+        names = [name for name in variables if name in _READ]
         strangers = [name for name in variables if name.startswith(OWN_PREFIXES) and name not in VARIABLES]
         result[host] = {**_plain({name: variables[name] for name in names}), **dict.fromkeys(strangers)}
     return result

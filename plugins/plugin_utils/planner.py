@@ -31,7 +31,7 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.service_pla
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.settings import Report, Settings
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.sizes import OffloadSizes, offload_sizes
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.topology import Instance
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import CLUSTER, VARIABLES
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import CLUSTER, OF_ROLES, VARIABLES
 
 SCHEMA = 1
 
@@ -68,7 +68,7 @@ def plan(
         "profile": draft.profile.name,
         "versions": {"vllm": draft.vllm_version, "vllm_ascend": draft.profile_value("pd_vllm_ascend_version")},
         "model": {"path": draft.model_path, "name": draft.model_name},
-        "settings": _settings(draft),
+        "settings": _settings(draft, inventory),
         "sizing": {name: sizes.sizing for name, sizes in draft.sizes.items() if sizes.sizing},
         "instances": [_instance(instance) for instance in draft.instances],
         "engines": engines,
@@ -369,6 +369,7 @@ def _probe(draft: Draft, inventory: Inventory) -> dict[str, Any]:
             "peers": [peer for other, peer in peers.items() if other != name],
             "nic": settings.of_host(name, "pd_nic"),
             "address": settings.of_host(name, "pd_address"),
+            "ping": True,
             "paths": paths + [str(spec).split(":")[0] for spec in settings.of_host(name, "pd_extra_mounts")],
             "disk_paths": [settings.cluster("pd_log_dir"), "/var/lib/docker", *model],
             "model_paths": model,
@@ -377,10 +378,12 @@ def _probe(draft: Draft, inventory: Inventory) -> dict[str, Any]:
     }
 
 
-def _settings(draft: Draft) -> dict[str, Any]:
-    """Every cluster-wide value as it is resolved."""
+def _settings(draft: Draft, inventory: Inventory) -> dict[str, Any]:
+    """Every cluster-wide value as it is resolved, and what the first host states of the roles' own variables."""
     values = {name: draft.settings.cluster(name) for name, variable in VARIABLES.items() if variable.scope == CLUSTER}
     from_profile = ("pd_vllm_version", "pd_vllm_ascend_version", "pd_build", "pd_container_privileged")
     values |= {name: draft.profile_value(name) for name in from_profile}
     values |= {"pd_served_model_name": draft.model_name, "proxy_port": draft.ports.proxy}
+    for own in (inventory[host] for host in reversed(draft.settings.hosts)):
+        values |= {name: own[name] for name in OF_ROLES if name in own}
     return values

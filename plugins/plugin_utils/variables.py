@@ -320,6 +320,9 @@ def _expand() -> dict[str, Variable]:
 
 VARIABLES: Mapping[str, Variable] = _expand()
 
+#: Variables of roles that rules ask for; the role has default and meaning, the plan's settings hold what is stated.
+OF_ROLES = ("vllm_build_soc_version", "vllm_build_vllm_ascend_repo")
+
 #: Prefixes that are the planner's own: an unknown name under one of them is a typing error.
 OWN_PREFIXES = ("pd_", "prefill_", "decode_")
 

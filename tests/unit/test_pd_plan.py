@@ -21,6 +21,7 @@ all:
     models: /data/models
     pd_model_path: "{{ models }}/DeepSeek-V3.2-W8A8"
     pd_served_model_name: deepseek-v3.2
+    vllm_build_vllm_ascend_repo: "{{ mirror | default('https://git.example') }}/vllm-ascend.git"
     pd_nic: eth0
     pd_address: "{{ ansible_host }}"
     decode_env:
@@ -90,6 +91,10 @@ def test_variables_are_templated(planned: dict[str, Any]) -> None:
 def test_group_variables_count(planned: dict[str, Any]) -> None:
     options = {engine["role"]: engine["vllm_args"]["max-num-seqs"] for engine in planned["plan"]["engines"]}
     assert options == {"prefill": 2, "decode": 4}
+
+
+def test_what_rules_ask_of_roles_variables_is_read(planned: dict[str, Any]) -> None:
+    assert planned["plan"]["settings"]["vllm_build_vllm_ascend_repo"] == "https://git.example/vllm-ascend.git"
 
 
 def test_facts_are_used(planned: dict[str, Any]) -> None:

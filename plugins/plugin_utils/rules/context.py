@@ -309,6 +309,10 @@ class Context:
         content = ((service.get("files") or {}).get(name) or {}).get("content")
         return content if isinstance(content, Mapping) else None
 
+    def image_of(self, engine: Engine) -> Mapping[str, Any]:
+        """Base and layers of the image that an engine runs in."""
+        return (self.plan.get("images") or {}).get(engine.service.get("image")) or {}
+
     def units(self, scope: str, *, with_chips: bool = False) -> Iterator[tuple[str, tuple[Any, ...]]]:
         """(host, arguments) for each unit of a rule's scope; ``with_chips``: only where engines run on chips."""
         if scope == "cluster":

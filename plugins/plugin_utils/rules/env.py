@@ -220,7 +220,7 @@ def memfabric_environment(ctx: Context, engine: Engine) -> Iterator[Problem]:
     if not engine.uses_memfabric:
         return
     scripts = [str(path) for path in engine.service.get("sources") or []]
-    built = "memfabric" in (((ctx.plan.get("images") or {}).get(engine.service.get("image")) or {}).get("layers") or [])
+    built = "memfabric" in ctx.image_of(engine).get("layers", ())
     if built and not any("memfabric" in path for path in scripts):
         yield Problem(
             f"{engine.service.get('name')} sources {', '.join(scripts) or 'nothing'}",

@@ -20,6 +20,8 @@ OFFLOAD_KEYS = ("enabled", "topk_buffer_size", "dram_size_per_dp_GB", "keep_devi
 LATER_OFFLOAD_KEYS = ("fused_op_type", "use_fused_overlap", "memfabric_transfer_protocol")
 MIN_READY_TIMEOUT_S = 3000
 TOO_LARGE = 4
+#: No version of it gathers small packets.
+OFFICIAL = "vllm-project/vllm-ascend"
 
 
 def integer(value: Any, what: str) -> int:
@@ -427,7 +429,8 @@ def rows_cover_batch(ctx: Context, engine: Engine) -> Iterator[Problem]:
 def gather(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """Gather runs in eager mode on decode with offload only; under graphs it falls back to discrete copies.
 
-    It is in no official vllm-ascend: with one, its variables do nothing.
+    It is in no official vllm-ascend: with one, its variables do nothing. What is in an image that was not built here
+    cannot be seen (PD-SPARSE-024).
     """
     if str(engine.env.get("VLLM_ASCEND_ENABLE_CPU_GATHER_H2D", "0")) != "1":
         return
@@ -438,10 +441,13 @@ def gather(ctx: Context, engine: Engine) -> Iterator[Problem]:
         yield Problem(
             f"gather with cudagraph_mode {engine.graph_mode}", "enforce-eager", "pd_small_packet_gather sets both"
         )
-    fork = str(ctx.settings.get("vllm_build_ascend_repo") or ctx.settings.get("vllm_ascend_repo") or "")
-    if not ctx.settings.get("pd_small_packet_gather") and "group_aggregation" not in fork:
+    repository = str(ctx.settings.get("vllm_build_vllm_ascend_repo") or OFFICIAL)
+    if "vllm" in ctx.image_of(engine).get("layers", ()) and OFFICIAL in repository:
         yield Problem(
-            "the official package has no gather", "the fork", "pd_small_packet_gather: true", severity=WARNING
+            f"built from {repository}, which has no gather",
+            "a fork that has it",
+            "name it in vllm_build_vllm_ascend_repo and _ref (docs/profiles/sparse_kv_offload.md)",
+            severity=WARNING,
         )
 
 
@@ -480,6 +486,6 @@ def image_checked(ctx: Context, engine: Engine) -> Iterator[Problem]:
     Upstream's image has clang but no omp.h, and MemFabric's wheels lack the library (1.2.0) or have it empty
     (1.2.1). Images that are built here are checked for all of it; others are not.
     """
-    image = (ctx.plan.get("images") or {}).get(engine.service.get("image")) or {}
-    if engine.offloads and "memfabric" not in (image.get("layers") or []):
+    image = ctx.image_of(engine)
+    if engine.offloads and "memfabric" not in image.get("layers", ()):
         yield Problem(f"{image.get('base')} is served as it is", "pd_build: true", "build, or check the image by hand")
