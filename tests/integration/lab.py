@@ -41,20 +41,29 @@ def connect(folder: Path) -> dict[str, Any]:
     }
 
 
-def ansible_playbook(*arguments: str) -> str:
-    """Output of a playbook run from the checkout on the inventory under test. A failure is raised with all output."""
-    result = subprocess.run(
-        [str(BIN / "ansible-playbook"), "--inventory", INVENTORY, *arguments],
+def start_playbook(
+    *arguments: str, stdout: int = subprocess.DEVNULL, inventory: str = INVENTORY
+) -> subprocess.Popen[str]:
+    """A playbook run from the checkout on the inventory under test (or another), in a process group of its own."""
+    return subprocess.Popen(
+        [str(BIN / "ansible-playbook"), "--inventory", inventory, *arguments],
         cwd=ROOT,
         env={**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")},
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=stdout,
+        stderr=subprocess.STDOUT,
         text=True,
-        check=False,
+        start_new_session=True,
     )
-    if result.returncode != 0:
-        raise AssertionError(f"{' '.join(arguments)} ended with {result.returncode}\n{result.stdout}\n{result.stderr}")
-    return result.stdout
+
+
+def ansible_playbook(*arguments: str, inventory: str = INVENTORY) -> str:
+    """Output of a playbook run. A failure is raised with all of it."""
+    process = start_playbook(*arguments, stdout=subprocess.PIPE, inventory=inventory)
+    output = process.communicate()[0]
+    if process.returncode != 0:
+        raise AssertionError(f"{' '.join(arguments)} ended with {process.returncode}\n{output}")
+    return output
 
 
 def plan(folder: Path) -> dict[str, Any]:

@@ -1,0 +1,29 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""A change of one value of decode restarts decode, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from .. import lab, snapshot
+
+
+def containers(hosts: dict[str, Any]) -> dict[str, str]:
+    """Container name -> id, image, state and start time, over all hosts."""
+    lines = [line for subjects in snapshot.take(hosts).values() for line in subjects["containers"]]
+    return dict(line.split(maxsplit=1) for line in lines)
+
+
+def test_a_decode_value_restarts_decode_alone(hosts: dict[str, Any], plan: dict[str, Any]) -> None:
+    decode = {f"/pd-{service['name']}" for service in plan["services"] if service["role"] == "decode"}
+    before = containers(hosts)
+    changed = lab.ansible_playbook("site.yml", "--extra-vars", json.dumps({"decode_env": {"HCCL_BUFFSIZE": "401"}}))
+    after = containers(hosts)
+    assert {name for name in before if before[name] != after[name]} == decode
+    assert "pd-proxy" in changed
+
+    lab.ansible_playbook("site.yml")
+    restored = containers(hosts)
+    assert {name for name in before if after[name] != restored[name]} == decode
