@@ -701,7 +701,8 @@ def _verdict(
         return None, None, None
     if not inp.offloads:
         return None, int(available * _reuse(inp)) // device_page, None
-    assert dram is not None
+    if dram is None:
+        raise AssertionError("an instance that offloads has a host pool")
     if inp.gate == GATE_PLANNED:
         blocks, limit = planned_blocks(
             available_bytes=available,
@@ -712,7 +713,8 @@ def _verdict(
             workload=blocks_needed(inp),
         )
         return blocks > ceil_div(inp.max_model_len, inp.block_size), blocks, limit
-    assert needed is not None
+    if needed is None:
+        raise AssertionError("the gate of 0.26.0rc1 compares with what is needed")
     total = available if inp.keep_device_kv_cache else int(available + needed)
     page = device_page if inp.keep_device_kv_cache else host_page + device_page
     return gate_passes(needed, dram), total // page, None
