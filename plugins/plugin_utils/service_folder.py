@@ -21,7 +21,8 @@ PATH_LIKE = frozenset({"PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH"})
 def service_folder(service: dict[str, Any], launcher: str) -> dict[str, Any]:
     """`files` (relative path -> content and mode) and their `digest` for one service of the plan.
 
-    `launcher` is the text of the launcher. ValueError names what cannot be written.
+    `launcher` is the text of the launcher. ValueError names what cannot be written. Arguments from a command's
+    `live_from` on do not count for the digest: the running process is told of them, and the file serves its next start.
     """
     files: dict[str, dict[str, str]] = {
         "launch": _file(launcher),
@@ -31,13 +32,16 @@ def service_folder(service: dict[str, Any], launcher: str) -> dict[str, Any]:
         ),
         "env": _file(environment(service["env"]), "0600"),
     }
+    lasting: dict[str, dict[str, str]] = {}  # files without what changes live
     for position, command in enumerate(service["commands"]):
         stem = f"commands/{position:02d}-{command['name']}"
         files[f"{stem}.argv"] = _file(_lines(f"an argument of {command['name']}", command["argv"]))
+        if "live_from" in command:
+            lasting[f"{stem}.argv"] = _file(_lines("an argument", command["argv"][: command["live_from"]]))
         files[f"{stem}.env"] = _file(environment(command["env"]), "0600")
     for name, file in service["files"].items():
         files[name] = _file(FORMATS[file["format"]](file["content"]))
-    return {"files": files, "digest": _config_folder.digest(_config_folder.parse_files(files))}
+    return {"files": files, "digest": _config_folder.digest(_config_folder.parse_files({**files, **lasting}))}
 
 
 def environment(variables: dict[str, str]) -> str:

@@ -23,7 +23,7 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.containers 
     present,
 )
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.draft import Draft
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.profiles import PROXY_SCRIPTS
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.profiles import PROXY_SCRIPTS, STANDARD
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import VARIABLES
 
 _EXAMPLES = "vllm-ascend/examples/disaggregated_prefill_v1"  # upstream's proxies, below pd_sources_dir
@@ -209,6 +209,9 @@ class ServicePlanner:
         """Upstream's proxy. It imports vLLM, so it wants CANN and the driver's libraries, but no chip."""
         script = f"{self._settings.cluster('pd_sources_dir')}/{_EXAMPLES}/{proxy['script']}"
         argv = ["python", script, "--host", proxy["address"], "--port", str(proxy["port"])]
+        command: dict[str, Any] = {"name": "proxy", "argv": argv, "env": {}}
+        if proxy["flavour"] == STANDARD:
+            command["live_from"] = len(argv)  # what follows is told to the running proxy
         for side, option in (("prefill", "prefiller"), ("decode", "decoder")):
             argv += [f"--{option}-hosts", *(backend["host"] for backend in proxy[side])]
             argv += [f"--{option}-ports", *(str(backend["port"]) for backend in proxy[side])]
@@ -216,7 +219,7 @@ class ServicePlanner:
         host = proxy["host"]
         service = self._service("proxy", "proxy", "proxy", host, self._image_for_host(host), self._driver_mounts(host))
         return service | {
-            "commands": [{"name": "proxy", "argv": argv, "env": {}}],
+            "commands": [command],
             "ready": {"kind": "http", "url": url, "urls": [url], "expect": "json", "key": "status", "value": "ok"},
             "ports": [proxy["port"]],
         }

@@ -16,7 +16,7 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.planner imp
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import VARIABLES
 
 ROOT = Path(__file__).resolve().parents[2]
-INVENTORIES = sorted(path.parent for path in (ROOT / "inventories").glob("*/hosts.yml"))
+INVENTORIES = sorted(path for path in (ROOT / "inventories").iterdir() if path.is_dir())
 
 
 def planned(folder: Path) -> dict[str, Any]:
@@ -46,6 +46,7 @@ def test_inventory_is_planned_without_errors(folder: Path) -> None:
         ("context_parallel", 3, (1, 1)),
         ("mooncake", 4, (2, 1)),
         ("external_ranks", 8, (4, 4)),
+        ("xpyd", 8, (4, 4)),
         ("aggregated", 2, None),
     ],
 )
@@ -54,3 +55,22 @@ def test_what_an_inventory_deploys(name: str, engines: int, backends: tuple[int,
     assert len(made["engines"]) == engines
     proxy = made["proxy"]
     assert (proxy and (len(proxy["prefill"]), len(proxy["decode"]))) == backends
+
+
+@pytest.mark.parametrize(
+    "folder", sorted((ROOT / "inventories").glob("lab_*/lab.yml")), ids=lambda path: path.parent.name
+)
+def test_what_runs_on_the_lab_is_the_published_inventory(folder: Path) -> None:
+    """Same engines, services and options; where they are, and where images and weights lie, is all that differs."""
+    on_lab, published = (planned(ROOT / "inventories" / name) for name in (folder.parent.name, folder.parent.name[4:]))
+
+    def options(made: dict[str, Any]) -> dict[str, Any]:
+        places = ("model", "data-parallel-address", "master-addr")
+        return {
+            engine["name"]: {name: value for name, value in engine["vllm_args"].items() if name not in places}
+            for engine in made["engines"]
+        }
+
+    assert options(on_lab) == options(published)
+    assert [each["name"] for each in on_lab["services"]] == [each["name"] for each in published["services"]]
+    assert on_lab["profile"] == published["profile"]

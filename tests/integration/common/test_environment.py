@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import shlex
-
 from ..conftest import Service
 
 PATHS = ("LD_LIBRARY_PATH", "LD_PRELOAD", "PATH", "PYTHONPATH")
@@ -21,7 +19,7 @@ def sourced(service: Service) -> dict[str, str]:
 def commands(service: Service) -> list[tuple[str, dict[str, str]]]:
     """Command line and planned environment of each process."""
     return [
-        (shlex.join(command["argv"][:2]), {**service.planned["env"], **command["env"]})
+        (" ".join(command["argv"]), {**service.planned["env"], **command["env"]})
         for command in service.planned["commands"]
     ]
 

@@ -1,0 +1,79 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""A decode host leaves a running cluster and comes back: the proxy is told, and nothing else is touched."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from .. import lab, snapshot
+
+
+def containers(hosts: dict[str, Any]) -> dict[str, str]:
+    """Container name -> id, image, state and start time, over all hosts."""
+    lines = [line for subjects in snapshot.take(hosts).values() for line in subjects["containers"]]
+    return dict(line.split(maxsplit=1) for line in lines)
+
+
+def without(name: str, folder: Path) -> str:
+    """A copy of the inventory under test that lacks a host."""
+    copy = Path(shutil.copytree(lab.INVENTORY, folder / "inventory"))
+    for path in copy.glob("**/*.yml"):
+        groups = yaml.safe_load(path.read_text().replace("{{ inventory_dir }}/../..", str(lab.ROOT)))
+        for group in groups.values():
+            if isinstance(group, dict):
+                group.get("hosts", {}).pop(name, None)
+        path.write_text(yaml.safe_dump(groups))
+    return str(copy)
+
+
+def post(url: str, body: dict[str, Any]) -> Any:
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=120) as answer:
+        return json.load(answer)
+
+
+def decoders(url: str) -> set[str]:
+    """What the running proxy sends to."""
+    told = post(f"{url}/instances/add", {"type": "decode", "instances": []})
+    return set(told["current_decode_instances"])
+
+
+def changed(output: str) -> dict[str, int]:
+    return {host: int(count) for host, count in re.findall(r"^(\S+)\s*: ok=\d+\s+changed=(\d+)", output, re.MULTILINE)}
+
+
+def test_a_decode_host_leaves_and_comes_back(hosts: dict[str, Any], plan: dict[str, Any], tmp_path: Path) -> None:
+    url, name = plan["proxy"]["url"], [each for each in plan["instances"] if each["role"] == "decode"][-1]["hosts"][0]
+    address = plan["hosts"][name]["address"]
+    everyone = {f"{each['host']}:{each['port']}" for each in plan["proxy"]["decode"]}
+    others = {each for each in everyone if not each.startswith(f"{address}:")}
+    own = {f"/pd-{service}" for service in plan["hosts"][name]["services"]}
+    assert decoders(url) == everyone
+
+    before, smaller = containers(hosts), without(name, tmp_path)
+    assert changed(lab.ansible_playbook("site.yml", inventory=smaller))[plan["proxy"]["host"]] == 2  # file and proxy
+    assert decoders(url) == others
+    assert containers(hosts) == before, "the proxy was told, so nothing had to be restarted"
+    assert set(changed(lab.ansible_playbook("site.yml", inventory=smaller)).values()) == {0}
+
+    # It comes back as a host that has nothing.
+    hosts[name].check_output("docker rm --force" + " %s" * len(own), *(each.strip("/") for each in own))
+    ahead = changed(lab.ansible_playbook("site.yml", "--check"))
+    assert ahead[name] > 0
+    assert decoders(url) == others, "check mode tells the proxy nothing"
+    lab.ansible_playbook("site.yml")
+    after = containers(hosts)
+    assert {each for each in before if before[each] != after[each]} == own
+    assert decoders(url) == everyone
+    for turn in range(2 * len(everyone)):  # each of them has its turn
+        body = {"model": plan["model"]["name"], "prompt": f"prompt {turn}", "max_tokens": 4}
+        assert post(f"{url}/v1/completions", body)["choices"][0]["text"].strip()
+    assert set(changed(lab.ansible_playbook("site.yml")).values()) == {0}
