@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import commands, report, report_html, rules
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.findings import ERROR, Finding
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.planner import plan
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import OF_ROLES, OWN_PREFIXES, VARIABLES
 
@@ -42,6 +43,7 @@ class ActionModule(ActionBase):
         facts = _plain(arguments["facts"])
         groups = _plain(task_vars["groups"])
         made = plan(_inventory(task_vars["hostvars"], groups), groups, facts)
+        made["findings"] += [finding.as_dict() for finding in _out_of_sight(task_vars)]
         verdict = rules.judge(made, facts or None)
         findings = list(verdict.findings)
         result |= {
@@ -91,6 +93,24 @@ def _members(hostvars: Mapping[str, Mapping[str, Any]], groups: Mapping[str, lis
             names |= {str(name) for name in stated.values()} if isinstance(stated, dict) else set()
     found = {host for name in names for host in groups.get(name, ())}
     return [host for host in groups["all"] if host in found]
+
+
+def _out_of_sight(task_vars: Mapping[str, Any]) -> Iterator[Finding]:
+    """Variables with another value here than in the inventory: ``vars`` of a play, block, role or task.
+
+    They hold for the hosts of one play, while the plan is made once for the whole cluster and kept.
+    """
+    seen = task_vars["hostvars"].raw_get(task_vars["inventory_hostname"])  # both before templates are filled in
+    for name in sorted(_READ & task_vars.keys()):
+        if name not in seen or task_vars[name] != seen[name]:
+            yield Finding(
+                "variable-ignored",
+                ERROR,
+                "",
+                f"{name} is set in vars of a play, block, role or task, where the plan does not read it",
+                "a variable of the inventory",
+                f"put {name} into the inventory, group_vars, host_vars or -e",
+            )
 
 
 def _inventory(hostvars: Mapping[str, Mapping[str, Any]], groups: Mapping[str, list[str]]) -> dict[str, dict[str, Any]]:

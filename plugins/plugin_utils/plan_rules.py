@@ -12,6 +12,8 @@ from collections.abc import Mapping
 PLAN_RULES: Mapping[str, str] = {
     "unknown-variable": "A variable under a prefix of this collection that nothing reads is a typing error: its value "
     "would be ignored in silence.",
+    "variable-ignored": "The plan is made once for the whole cluster, from what the inventory, group_vars, host_vars, "
+    "facts and -e say of every host. Vars of a play, block, role or task hold for the hosts of that play only.",
     "variable-type": "The value cannot be read as the variable's type, so it is ignored until it is corrected.",
     "variable-choice": "The variable takes one of a few words, and this is none of them.",
     "variable-differs": "The variable holds for the whole cluster, but two hosts state different values.",

@@ -121,3 +121,29 @@ def test_playbook_plan_prints_and_contacts_no_host(tmp_path: Path) -> None:
     assert "\nvllm serve /data/models/DeepSeek-V3.2-W8A8 \\\n  --host 0.0.0.0 \\\n  --port 29180 \\\n" in run.stdout
     assert "no variable is called pd_nick" in run.stdout
     assert "unreachable=0" in run.stdout
+
+
+def test_variables_that_the_plan_cannot_see_are_found(tmp_path: Path) -> None:
+    """Vars of a play: one that nothing else sets, one that overrides, and one that says what the inventory says."""
+    playbook = tmp_path / "play.yml"
+    playbook.write_text(
+        """---
+- hosts: all
+  gather_facts: false
+  vars:
+    pd_log_dir: /var/log/mine
+    decode_env: {FROM_PLAY: "1"}
+    pd_served_model_name: deepseek-v3.2
+  tasks:
+    - vllm_ascend.pd_serving.pd_plan:
+        show: findings
+      run_once: true
+""",
+        encoding="utf-8",
+    )
+    run = run_playbook(tmp_path, playbook, INVENTORY)
+    assert run.returncode == 0, run.stdout + run.stderr
+    said = " ".join(run.stdout.split())
+    assert "variable-ignored" in said
+    names = ("pd_log_dir", "decode_env", "pd_served_model_name", "pd_address")
+    assert [name for name in names if f"{name} is set in vars" in said] == ["pd_log_dir", "decode_env"]
