@@ -80,7 +80,8 @@ _GUIDE_1_ENV = {
 }
 
 #: The image says this in ~/.bashrc only (Dockerfile.a3.openEuler), which guides' shells read and a service does not;
-#: up to 0.22.1 Mooncake's libraries lie there.
+#: up to 0.22.1 Mooncake's libraries lie there. Its LD_PRELOAD of jemalloc is left to pd_prepend_paths: other images
+#: lack the file, and then the loader complains in every process.
 _BASHRC = {"LD_LIBRARY_PATH": ["/usr/local/lib"]}
 
 _GUIDE_2_ARGS: dict[str, Any] = {

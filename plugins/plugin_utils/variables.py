@@ -163,7 +163,14 @@ SECTIONS: tuple[tuple[str, tuple[Variable, ...]], ...] = (
             Variable("{role}_vllm_args", "dict", "… of this role", {}, HOST),
             Variable("pd_instance_vllm_args", "dict", "… of this instance", {}, HOST),
             Variable("pd_host_vllm_args", "dict", "… on this host", {}, HOST),
-            Variable("pd_env", "dict", "environment of all engines", {}, HOST),
+            Variable(
+                "pd_env",
+                "dict",
+                "environment of all engines; with `http_proxy` or the like in it the addresses of all hosts are added "
+                "to `no_proxy`, so that one more host restarts every engine",
+                {},
+                HOST,
+            ),
             Variable("{role}_env", "dict", "… of this role", {}, HOST),
             Variable("pd_instance_env", "dict", "… of this instance", {}, HOST),
             Variable("pd_host_env", "dict", "… on this host", {}, HOST),

@@ -232,7 +232,7 @@ def http_proxy(ctx: Context, host: str) -> Iterator[Problem]:
             yield Problem(
                 f"{place} has an HTTP proxy, and no_proxy does not cover {', '.join(left)}",
                 "no_proxy with every cluster address",
-                "give the proxy in pd_host_proxy_env (no_proxy is completed), or extend no_proxy",
+                "give the proxy in pd_env (no_proxy is completed), or extend no_proxy",
             )
 
 

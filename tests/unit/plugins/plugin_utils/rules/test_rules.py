@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import rules
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.findings import ERROR, INFO, NOT_CHECKED, WARNING
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.planner import plan as make_plan
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import VARIABLES
 from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.clusters import (
     CLUSTERS,
     ONE_PAIR,
@@ -67,6 +70,8 @@ def test_broken_cluster_gives_the_finding(identifier: str, example: Example) -> 
     assert all(finding.source and finding.doc for finding in own)
     assert all(finding.mend for finding in own if finding.severity in (ERROR, WARNING))
     assert "the rule itself failed" not in " ".join(finding.found for finding in own)
+    named = {name for finding in own for name in re.findall(r"\bpd_\w+", f"{finding.right} {finding.mend}")}
+    assert named <= set(VARIABLES)
 
 
 def test_guide_1_is_clean() -> None:
