@@ -222,7 +222,8 @@ class _Allocation:
         return self.book.find(default if stated is None else stated, [(host, 0, 1)])
 
     def _kv(self, instance: Instance, stated: bool) -> None:
-        """Control ports of the connector: one per chip, counted over all ranks (mooncake_connector.py)."""
+        """Control ports of the connector: one per chip, counted over all ranks and, where hosts share a rank, on from
+        host to host (mooncake_connector.py, device_index)."""
         head = instance.engines[0]
         config = self.kv_configs[(head.role, head.host)]
         name = f"{instance.role}_kv_port"
@@ -232,11 +233,10 @@ class _Allocation:
         base = connectors.stated_kv_port(config) if own else self.settings.of_host(head.host, name)
         if (base is not None) != stated or (own and base is None):
             return
-        world = instance.parallel.world_size
         taken = any(
             e.purpose == _KV and e.owner.startswith(instance.role) for h in instance.hosts for e in self.book.on(h)
         )
-        spans = [(e.host, e.start_rank * world, e.local_ranks * world) for e in instance.engines]
+        spans = [(engine.host, *_share(engine, instance)) for engine in instance.engines]
         if base is None:
             chips = max(len(self.hosts[e.host].chips) for e in instance.engines)
             band_end = connectors.MOONCAKE_BAND_FIRST + connectors.MOONCAKE_BAND_PER_CHIP * chips
@@ -259,6 +259,15 @@ class _Allocation:
                 port = self.book.find(base, [(host, 0, HCCL_SPAN)], HCCL_STEP)
                 self.plan.hccl[engine.name] = port
                 self._note(host, port, port + HCCL_SPAN - 1, engine.name, "HCCL", self.hosts[host].address)
+
+
+def _share(engine: Engine, instance: Instance) -> tuple[int, int]:
+    """How many chips of the instance come before this engine's, and how many it has."""
+    world = instance.parallel.world_size
+    if engine.nnodes == 1:
+        return engine.start_rank * world, engine.local_ranks * world
+    here = world * instance.parallel.data_parallel_size // engine.nnodes
+    return engine.node_rank * here, here
 
 
 def _span(first: int, last: int) -> str:
