@@ -16,7 +16,7 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._docker_api
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._parallel import Deadline
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._run import Runner
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._tree import Tree
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 OPTIONS: dict[str, Any] = {
@@ -106,7 +106,6 @@ ANSWERS = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(ANSWERS)
 def test_odd_answers_of_an_engine_are_data_or_a_reason(answer: Any) -> None:
     class Api:

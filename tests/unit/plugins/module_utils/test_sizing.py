@@ -279,7 +279,7 @@ inputs = st.builds(
 
 
 @given(inputs)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_recommendation_passes_and_one_gib_less_fails(inp: SizingInput) -> None:
     """The recommended pair passes upstream's gate, makes every block, and no smaller pool holds them with alignment."""
     result = size(inp)
@@ -296,7 +296,7 @@ def test_recommendation_passes_and_one_gib_less_fails(inp: SizingInput) -> None:
 
 
 @given(inputs, st.integers(1, 1 << 36))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_exact_gate_boundary_for_any_free_hbm(inp: SizingInput, available: int) -> None:
     result = size(replace(inp, available_kv_bytes=available))
     least = result.bounds.gate_exact_gib
@@ -306,7 +306,7 @@ def test_exact_gate_boundary_for_any_free_hbm(inp: SizingInput, available: int) 
 
 
 @given(inputs, st.sampled_from(["max_num_seqs", "max_model_len", "num_speculative_tokens"]), st.integers(1, 1000))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_more_work_never_needs_less(inp: SizingInput, field: str, more: int) -> None:
     small, large = size(inp), size(replace(inp, **{field: getattr(inp, field) + more}))
     for name in ("blocks", "host_need_bytes", "device_need_bytes", "hot_buffer_bytes", "dram_size_per_dp_gib"):
@@ -314,7 +314,7 @@ def test_more_work_never_needs_less(inp: SizingInput, field: str, more: int) -> 
 
 
 @given(inputs, st.integers(1, 1500), st.integers(10**9, 700 * 10**9))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_most_sequences_is_a_boundary(inp: SizingInput, host_gib: int, weights: int) -> None:
     inp = replace(inp, host_available_bytes=host_gib * GIB, hbm_bytes=64 * GIB, weight_bytes=weights)
 
