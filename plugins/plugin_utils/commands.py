@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._text import format_ranges
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.options import option_table
 
 _WIDTH = 110
@@ -126,7 +127,7 @@ def _service(
     for command in service["commands"]:
         engine = engines.get(command["name"])
         if engine:
-            lines.append(f"# {engine['name']}: chips {ranges(engine['devices'])}")
+            lines.append(f"# {engine['name']}: chips {format_ranges(engine['devices']) or 'none'}")
         lines.append(exports(service, command))
         if engine:
             lines.append(vllm_serve(engine, plan["versions"]["vllm"]))
@@ -142,16 +143,3 @@ def _command(head: Sequence[str], options: Iterable[Sequence[str]], tail: Sequen
     lines = [shlex.join(head), *(shlex.join(option) for option in options)]
     lines += [shlex.join(tail)] if tail else []
     return " \\\n  ".join(lines)
-
-
-def ranges(numbers: Sequence[int]) -> str:
-    """0,1,2,3 -> 0-3."""
-    if not numbers:
-        return "none"
-    groups: list[list[int]] = []
-    for number in sorted(numbers):
-        if groups and number == groups[-1][1] + 1:
-            groups[-1][1] = number
-        else:
-            groups.append([number, number])
-    return ",".join(f"{low}-{high}" if low != high else str(low) for low, high in groups)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ...module_utils._text import format_ranges
 from .. import connectors
 from ..findings import ERROR, WARNING
 from .context import Context, Engine, Missing, is_own
@@ -14,17 +15,6 @@ from .registry import Problem, rule
 
 #: Firmware and driver hold about 3000 MiB of HBM on an idle A3 chip; more than this without a process is left over.
 IDLE_HBM_MIB = 6144
-
-
-def ranges(numbers: list[int]) -> str:
-    """[0, 1, 2, 5] as ``0-2,5``."""
-    parts: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
 
 
 def needs_roce(ctx: Context, host: str) -> bool:
@@ -52,7 +42,7 @@ def chips_exist(ctx: Context, host: str) -> Iterator[Problem]:
     gone = sorted(wanted - nodes)
     if gone:
         yield Problem(
-            f"no /dev/davinci{ranges(gone)}; there are {ranges(sorted(nodes)) or 'none'}",
+            f"no /dev/davinci{format_ranges(gone)}; there are {format_ranges(sorted(nodes)) or 'none'}",
             f"{len(wanted)} chips",
             "set pd_devices to chips that exist, or mend the driver",
         )
@@ -84,7 +74,7 @@ def chips_free(ctx: Context, host: str) -> Iterator[Problem]:
             held.setdefault(name, []).append(chip["phy_id"])
     for name, numbers in sorted(held.items()):
         yield Problem(
-            f"{name} holds chips {ranges(numbers)}", "free chips", "stop it, or set pd_devices to other chips"
+            f"{name} holds chips {format_ranges(numbers)}", "free chips", "stop it, or set pd_devices to other chips"
         )
 
 
@@ -157,11 +147,13 @@ def links_up(ctx: Context, host: str) -> Iterator[Problem]:
     severity = None if needs_roce(ctx, host) else WARNING
     down = [n for n, value in chip_values(ctx, host, "link").items() if value not in (None, "UP")]
     if down:
-        yield Problem(f"link down on chips {ranges(down)}", "UP", "check cables and switch ports", severity=severity)
+        yield Problem(
+            f"link down on chips {format_ranges(down)}", "UP", "check cables and switch ports", severity=severity
+        )
     sick = {n: v for n, v in chip_values(ctx, host, "net_health").items() if v and str(v).lower() != "success"}
     if sick:
         yield Problem(
-            f"net health {', '.join(sorted(map(str, set(sick.values()))))} on chips {ranges(list(sick))}",
+            f"net health {', '.join(sorted(map(str, set(sick.values()))))} on chips {format_ranges(list(sick))}",
             "Success",
             "hccn_tool -i N -net_health -g; check gateway and netdetect address",
             severity=severity,
@@ -260,18 +252,20 @@ def pings(ctx: Context, host: str) -> Iterator[Problem]:
     if not any(peers.values()):
         return
     made = ctx.fact(host, "hccn.pings")
-    for ping in made:
-        if ping.get("ok") is False:
+    lost = [ping for ping in made if ping.get("ok") is False]
+    for method in METHODS:
+        own = [ping for ping in lost if ping["method"] == method]
+        if own:
+            addresses = [str(ping["address"]) for ping in own]
+            rest = f" and {len(own) - 2} more" if len(own) > 2 else ""
             yield Problem(
-                f"chip {ping['phy_id']} gets no {ping['method'].upper()} answer from {ping['address']}: "
-                f"{ping.get('reason')}",
+                f"no {method.upper()} answer to chips {format_ranges([ping['phy_id'] for ping in own])} from "
+                f"{', '.join(addresses[:2])}{rest}: {own[0].get('reason')}",
                 "an answer",
-                "check that both hosts are in one SuperPod"
-                if ping["method"] == "hccs"
-                else "check switch, VLAN and gateway",
-                severity=None if ping["method"] == "hccs" or needs_roce(ctx, host) else WARNING,
+                "check that both hosts are in one SuperPod" if method == "hccs" else "check switch, VLAN and gateway",
+                severity=None if method == "hccs" or needs_roce(ctx, host) else WARNING,
             )
-    if any(ping.get("ok") is False for ping in made):
+    if lost:
         return
     answered = {ping["address"] for ping in made if ping.get("ok")}
     for method, hosts in peers.items():
@@ -301,7 +295,7 @@ def hbm_left_over(ctx: Context, host: str) -> Iterator[Problem]:
     }
     if left:
         yield Problem(
-            f"chips {ranges(list(left))} have up to {max(left.values())} MiB in use",
+            f"chips {format_ranges(list(left))} have up to {max(left.values())} MiB in use",
             f"below {IDLE_HBM_MIB} MiB",
             "find the process (fuser -v /dev/davinciN), or reset the chip",
         )
@@ -315,7 +309,9 @@ def chips_disjoint(ctx: Context, host: str) -> Iterator[Problem]:
         shared = [number for number in engine.devices if number in seen]
         if shared:
             yield Problem(
-                f"{engine.name} and {seen[shared[0]]} both use chips {ranges(shared)}", "disjoint chips", "set devices"
+                f"{engine.name} and {seen[shared[0]]} both use chips {format_ranges(shared)}",
+                "disjoint chips",
+                "set devices",
             )
         seen.update(dict.fromkeys(engine.devices, engine.name))
 
@@ -342,4 +338,6 @@ def partial_view(ctx: Context, host: str) -> Iterator[Problem]:
     shown = {chip.get("phy_id") for chip in ctx.chips(host)}
     gone = sorted((wanted & set(ctx.fact(host, "npu.device_nodes"))) - shown)
     if gone:
-        yield Problem(f"npu-smi does not show chips {ranges(gone)}", "all chips", "look at dmesg; reset or reboot")
+        yield Problem(
+            f"npu-smi does not show chips {format_ranges(gone)}", "all chips", "look at dmesg; reset or reboot"
+        )

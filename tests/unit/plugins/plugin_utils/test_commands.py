@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._text import format_ranges
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import commands
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.options import option_table
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.planner import plan
@@ -109,7 +110,12 @@ def test_what_is_unknown_is_said_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("numbers", "text"), [([], "none"), ([3], "3"), ([0, 1, 2], "0-2"), ([5, 0, 1, 7, 8], "0-1,5,7-8")]
+    ("numbers", "text"), [([], ""), ([3], "3"), ([0, 1, 2], "0-2"), ([5, 0, 1, 7, 8], "0-1,5,7-8")]
 )
 def test_chips_as_ranges(numbers: list[int], text: str) -> None:
-    assert commands.ranges(numbers) == text
+    assert format_ranges(numbers) == text
+
+
+def test_an_engine_without_chips_says_so() -> None:
+    made = planned(pd_profile="custom", pd_devices=[], pd_environment_scripts=[])
+    assert "# decode-d1-0: chips none\n" in commands.describe(made)
