@@ -31,7 +31,7 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
-        _, arguments = self.validate_argument_spec(
+        _unused, arguments = self.validate_argument_spec(
             argument_spec={
                 "facts": {"type": "dict", "default": {}},
                 "show": {"type": "str", "choices": ["nothing", "findings", "plan"], "default": "nothing"},
@@ -101,7 +101,7 @@ def _out_of_sight(task_vars: Mapping[str, Any]) -> Iterator[Finding]:
     They hold for the hosts of one play, while the plan is made once for the whole cluster and kept.
     """
     seen = task_vars["hostvars"].raw_get(task_vars["inventory_hostname"])  # both before templates are filled in
-    for name in sorted(_READ & task_vars.keys()):
+    for name in sorted(VARIABLES.keys() & task_vars.keys()):  # the others have defaults in roles
         if name not in seen or task_vars[name] != seen[name]:
             yield Finding(
                 "variable-ignored",
