@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import images, probes
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import images, probes, wire_test
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import service_folder as folder
 
 
@@ -30,6 +30,10 @@ def probe_pings(plan: dict[str, Any], results: dict[str, dict[str, Any]], host: 
     return probes.pings(plan, probe_facts(results), host)
 
 
+def wire_test_sides(plan: dict[str, Any], size_bytes: int, timeout_s: int) -> list[dict[str, Any]]:
+    return wire_test.sides(plan, size_bytes, timeout_s)
+
+
 class FilterModule:
     """The filters of this file."""
 
@@ -40,4 +44,5 @@ class FilterModule:
             "waits": waits,
             "probe_facts": probe_facts,
             "probe_pings": probe_pings,
+            "wire_test_sides": wire_test_sides,
         }

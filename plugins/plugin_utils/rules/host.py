@@ -72,7 +72,7 @@ def engine_version(ctx: Context, host: str) -> Iterator[Problem]:
     """Every service is a container. The engine must answer on its socket and speak Docker API 1.41 (Docker 20.10) or
     newer.
 
-    Role container can install Docker where it is missing.
+    Where it is missing the run stops before anything is changed; check mode goes on and tells what would be done.
     """
     if not ctx.services_on(host):
         return
@@ -82,7 +82,7 @@ def engine_version(ctx: Context, host: str) -> Iterator[Problem]:
         yield Problem(
             str(engine.get("reason") or "no answer"),
             f"Docker API {MIN_DOCKER_API} or newer",
-            "role container installs it where it can (container_install); else install and start Docker",
+            "install Docker 20.10 or newer and start it",
             severity=WARNING,
         )
     elif numbers(version) < numbers(MIN_DOCKER_API):

@@ -159,3 +159,12 @@ def test_term_reaches_the_command_which_may_take_its_time(folder: Folder) -> Non
     output = finish(process)[1]
     assert "drained" in output
     assert "ended with" not in output
+
+
+def test_a_service_has_no_good_end_but_a_job_has(folder: Folder) -> None:
+    folder.command("00-done", ["true"])
+    assert folder.run()[0] == 1
+    folder.write("job", [])
+    assert folder.run()[0] == 0
+    folder.command("00-done", ["false"])
+    assert folder.run()[0] == 1
