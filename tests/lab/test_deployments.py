@@ -154,3 +154,18 @@ def test_a_control_port_in_mooncakes_band_can_be_taken_by_the_transfer_engine(la
     assert inside.ended() == 1
     assert "Address already in use" in inside.text()
     lab.serve(where, lab.model(), **mooncake(36000, {"prefill": size, "decode": size})).until(READY)
+
+
+def test_ranks_started_one_by_one_with_a_gate_between_time_out(lab: Lab) -> None:
+    """Rank 0 is ready only when all have come: whoever waits for it before starting rank 1 sees both end."""
+    hosts, rpc, model = (lab.host(2), lab.host(3)), free_port(), lab.model(index_topk=None)
+    for where in hosts:
+        where.settings(handshake_seconds=4)
+    shared = data_parallel(hosts[0].address, 2, rpc, data_parallel_size_local=1)
+    first = lab.serve(hosts[0], model, **shared, port=free_port())
+    assert first.ended() == 1  # the gate: ready, or dead
+    assert READY not in first.text()
+    assert "data parallel ranks [1] did not come" in first.text()
+    second = lab.serve(hosts[1], model, **shared, data_parallel_start_rank=1, headless=True)
+    assert second.ended() == 1
+    assert "Did not receive response from front-end process" in second.text()
