@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.vllm_ascend.pd_serving.plugins.action.pd_plan import _out_of_sight
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -147,3 +148,14 @@ def test_variables_that_the_plan_cannot_see_are_found(tmp_path: Path) -> None:
     assert "variable-ignored" in said
     names = ("pd_log_dir", "decode_env", "pd_served_model_name", "pd_address")
     assert [name for name in names if f"{name} is set in vars" in said] == ["pd_log_dir", "decode_env"]
+
+
+def test_defaults_of_roles_are_nobodys_statement() -> None:
+    """A role that plans as its dependency has its own defaults in sight, which hostvars never hold."""
+
+    class HostVars(dict[str, dict[str, Any]]):
+        raw_get = dict.__getitem__
+
+    task_vars = {"vllm_build_soc_version": "ascend910_9391", "ansible_host": "192.0.2.9", "pd_log_dir": "/var/log/mine"}
+    known = {"inventory_hostname": "p1", "hostvars": HostVars(p1={"ansible_host": "192.0.2.1"})}
+    assert [finding.found.split()[0] for finding in _out_of_sight({**task_vars, **known})] == ["pd_log_dir"]
