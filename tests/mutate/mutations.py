@@ -40,8 +40,8 @@ MUTATIONS = (
     Mutation(
         "kv-ports-not-counted-over-all-ranks",
         f"{UTILS}/port_plan.py",
-        "spans = [(e.host, e.start_rank * world, e.local_ranks * world) for e in instance.engines]",
-        "spans = [(e.host, 0, e.local_ranks * world) for e in instance.engines]",
+        "return engine.start_rank * world, engine.local_ranks * world",
+        "return 0, engine.local_ranks * world",
         f"{PLANNER}::test_kv_ports_count_over_all_ranks",
     ),
     Mutation(
@@ -268,8 +268,8 @@ MUTATIONS = (
     Mutation(
         "dead-rank-leaves-the-others-waiting",
         LAUNCH,
-        "  ((status)) || status=1\n  stop\n",
-        "  ((status)) || status=1\n",
+        "|| status=1\n  stop\n",
+        "|| status=1\n",
         f"{LAUNCHER}::test_the_end_of_one_rank_is_the_end_of_all",
     ),
 )
