@@ -83,7 +83,7 @@ def _run(argv: list[str], timeout_s: float) -> Ran:
     if timeout_s <= 0:
         return Ran(None, "", "", "not run: the time limit of the probe had passed")
     try:
-        process = subprocess.Popen(
+        process = subprocess.Popen(  # pylint: disable=ansible-bad-function  # the core of the probes has no AnsibleModule
             argv,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -147,9 +147,9 @@ def place(
     for claim in claims:
         members = [
             Member(host, devices[claim.name, host], settings.of_host(host, "pd_data_parallel_size_local"))
-            for host, _ in claim.parts
+            for host, _entry in claim.parts
         ]
-        limited = any(hosts[host].chips for host, _ in claim.parts)
+        limited = any(hosts[host].chips for host, _entry in claim.parts)
         try:
             sizes = read_parallel(parallel[claim.name], members)
             instances.append(lay_out(claim.name, claim.role, sizes, members, limited))

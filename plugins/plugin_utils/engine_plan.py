@@ -82,7 +82,7 @@ class UserLayers:
                 refused = environment.refusals(layer)
                 for variable, found, right in refused:
                     self._draft.report.add("environment", f"{name}: {found}", right, f"remove {variable}", host)
-                bad = {variable for variable, _, _ in refused}
+                bad = {variable for variable, *_rest in refused}
                 merged.append({key: value for key, value in layer.items() if key not in bad})
                 removed |= dict.fromkeys(key for key, value in layer.items() if value is None)
             self._environment[instance, host] = {**removed, **merge(*merged)}

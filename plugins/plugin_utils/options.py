@@ -131,7 +131,7 @@ class OptionTable:
             if token.startswith(_OPTIMISE):
                 self._optimise(token, queue, result)
                 continue
-            spelling, _, path = token.lstrip("-").partition(".")
+            spelling, _dot, path = token.lstrip("-").partition(".")
             name, negated = self.resolve(spelling)
             option = self._options.get(name)
             if path:  # --speculative-config.method mtp

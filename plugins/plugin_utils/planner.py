@@ -370,7 +370,7 @@ def _probe(draft: Draft, inventory: Inventory) -> dict[str, Any]:
             "nic": settings.of_host(name, "pd_nic"),
             "address": settings.of_host(name, "pd_address"),
             "ping": True,
-            "paths": paths + [str(spec).split(":")[0] for spec in settings.of_host(name, "pd_extra_mounts")],
+            "paths": paths + [str(spec).partition(":")[0] for spec in settings.of_host(name, "pd_extra_mounts")],
             "disk_paths": [settings.cluster("pd_log_dir"), "/var/lib/docker", *model],
             "model_paths": model,
         }

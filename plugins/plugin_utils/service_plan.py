@@ -56,7 +56,7 @@ class ServicePlanner:
         if draft.proxy_host is None:
             return None
         address = self._settings.cluster("proxy_address") or draft.hosts[draft.proxy_host].address
-        config = next((raw for (role, _), raw in draft.kv.items() if role == "decode"), {})
+        config = next((raw for (role, _host), raw in draft.kv.items() if role == "decode"), {})
         flavour = connectors.proxy_flavour(config)
         backends: dict[str, list[dict[str, Any]]] = {"prefill": [], "decode": []}
         for engine in engines:

@@ -318,7 +318,7 @@ SECTIONS: tuple[tuple[str, tuple[Variable, ...]], ...] = (
 
 def _expand() -> dict[str, Variable]:
     table: dict[str, Variable] = {}
-    for variable in (variable for _, section in SECTIONS for variable in section):
+    for variable in (variable for _title, section in SECTIONS for variable in section):
         names = [variable.name.format(role=role) for role in ROLES] if "{role}" in variable.name else [variable.name]
         for name in names:
             table[name] = replace(variable, name=name)
