@@ -138,6 +138,7 @@ def _nodes(here: Path, total: int, available: int) -> None:
         first = node * CORES // NODES
         last = (node + 1) * CORES // NODES - 1
         kib = {"MemTotal": total, "MemFree": available, "MemUsed": total - available}
+        kib |= {"Active(file)": 0, "Inactive(file)": 0, "SReclaimable": 0}  # vLLM for the CPU reads them
         rows = [f"Node {node} {name + ':':<15} {value * KIB_PER_GIB:>8} kB" for name, value in kib.items()]
         rows += [f"Node {node} HugePages_{name + ':':<6} {0:>5}" for name in ("Total", "Free", "Surp")]
         mine = here / f"node{node}"
