@@ -4,6 +4,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 PYTEST := pytest --quiet --durations=5
 SCENARIOS := default
+LONG_SCENARIOS := mooncake_layerwise context_parallel xpyd
 
 .PHONY: help
 help: ## this list
@@ -19,9 +20,9 @@ demo-down: ## remove every trace of the demo
 test: dev ## everything CI runs
 	@tools/test lint unit sanity mutate molecule
 test-all: dev ## test, and the long scenarios
-	@tools/test lint unit sanity mutate molecule
+	@tools/test lint unit sanity mutate molecule-all
 
-.PHONY: dev lint unit sanity mutate molecule
+.PHONY: dev lint unit sanity mutate molecule molecule-all
 dev: ## tools, collections and the symlink tree, so that ansible-playbook works from here
 	@tools/setup --tools
 lint: dev ## ansible-lint, yamllint, ruff, mypy, changelog, documentation markup
@@ -34,3 +35,5 @@ mutate: dev ## every planted mistake is caught by the test that is named for it
 	@$(PYTEST) --junitxml=reports/mutate.xml tests/mutate
 molecule: dev ## deploy the scenarios of SCENARIOS on lab hosts
 	@tools/molecule $(SCENARIOS)
+molecule-all: dev ## deploy every scenario, on one lab
+	@tools/molecule $(SCENARIOS) $(LONG_SCENARIOS)
