@@ -19,6 +19,7 @@ from .findings import Finding
 from .report import Row, as_findings, conclusion, counted, counts, rows
 from .rules import RULES
 from .rules.context import Context, Engine, Missing
+from .rules.explain import SIZED, numbers
 from .rules.memory import host_pools
 
 _DATA = Path(__file__).parent / "data"
@@ -62,7 +63,7 @@ def view(
             for name, number in counts(ordered).items()
             if number
         ],
-        "findings": [_finding(row) for row in rows(ordered)],
+        "findings": [_finding(row, ctx) for row in rows(ordered)],
         "picture": picture(ctx, ordered),
         "chip_bars": chip_bars(ctx),
         "host_bars": host_bars(ctx),
@@ -72,7 +73,7 @@ def view(
     }
 
 
-def _finding(row: Row) -> dict[str, Any]:
+def _finding(row: Row, ctx: Context) -> dict[str, Any]:
     one = RULES.get(row.finding.rule) if len(row.rules) == 1 else None
     return {
         **row.finding.as_dict(),
@@ -83,6 +84,8 @@ def _finding(row: Row) -> dict[str, Any]:
         "hosts": row.place,
         "title": f"{row.title[0].upper()}{row.title[1:]}" if row.title else "",
         "why": one.why.split("\n\n") if one else [],
+        # The table of ports stands in the report anyway.
+        "numbers": "\n".join(numbers(one, ctx)).strip() if one and one.id.startswith(SIZED) else "",
     }
 
 

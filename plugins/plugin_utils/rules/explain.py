@@ -39,7 +39,7 @@ def explain(
     own = [finding for finding in findings if finding.rule == name]
     lines += ["In this cluster:"] + ([_line(finding) for finding in own] or ["  nothing found"])
     if plan and one:
-        lines += list(_numbers(one, Context(plan, facts)))
+        lines += list(numbers(one, Context(plan, facts)))
     return "\n".join(lines)
 
 
@@ -52,7 +52,8 @@ def _line(finding: Finding) -> str:
     return "\n".join(parts)
 
 
-def _numbers(one: Rule, ctx: Context) -> Iterator[str]:
+def numbers(one: Rule, ctx: Context) -> Iterator[str]:
+    """What the rule judges by, as this cluster has it."""
     if one.id.startswith("PD-PORT-"):
         yield "\nPorts:"
         for port in sorted(ctx.plan.get("ports") or [], key=lambda p: (p["host"], p["first"])):

@@ -167,6 +167,13 @@ def test_page_shows_findings_and_marks_hosts() -> None:
     assert len(picture["arrows"]) == 1 + 2 + 2
 
 
+def test_page_fills_in_the_formula_that_a_finding_follows_from() -> None:
+    shown = report_html.view(*broken())["findings"]
+    by_rule = {one["rule"]: one["numbers"] for one in shown}
+    assert "hot buffers = 62 layers x 16 rows" in by_rule["PD-SPARSE-010"]
+    assert by_rule["PD-NPU-002"] == ""
+
+
 def test_page_escapes_what_hosts_say() -> None:
     plan, facts = cluster("sparse")
     finding = Finding("PD-X-001", ERROR, "d1", "<script>alert(1)</script>")
