@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-PREFILL, DECODE = "a3-01", "a3-02"
-ADDRESS = {PREFILL: "10.88.0.11", DECODE: "10.88.0.12"}
+from .. import lab
+
+INVENTORY = lab.inventory()
+(PREFILL,), (DECODE,) = (INVENTORY[group]["hosts"] for group in ("prefill", "decode"))
+ADDRESS = {name: INVENTORY["_meta"]["hostvars"][name]["ansible_host"] for name in (PREFILL, DECODE)}
 ENGINE = {PREFILL: f"prefill-{PREFILL}", DECODE: f"decode-{DECODE}"}
 MODEL = "/data/models/DeepSeek-V3.2-W8A8"
 
