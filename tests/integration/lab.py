@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -39,6 +40,16 @@ def connect(folder: Path) -> dict[str, Any]:
         )
         for name, variables in inventory()["_meta"]["hostvars"].items()
     }
+
+
+def environ(host: Any, container: str, pattern: str) -> dict[str, str]:
+    """Environment, from the kernel, of the container's process whose command line matches."""
+    for line in host.check_output("docker top %s -eo pid,args", container).splitlines():
+        pid, arguments = line.split(maxsplit=1)
+        if re.search(pattern, arguments):
+            text = host.check_output("tr '\\0' '\\n' < /proc/%s/environ", pid)
+            return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    raise AssertionError(f"{container} runs nothing like {pattern}")
 
 
 def start_playbook(

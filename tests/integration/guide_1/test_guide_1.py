@@ -11,22 +11,13 @@ import pytest
 import yaml
 
 from .. import lab
+from ..lab import environ
 
 INVENTORY = lab.inventory()
 (PREFILL,), (DECODE,) = (INVENTORY[group]["hosts"] for group in ("prefill", "decode"))
 ADDRESS = {name: INVENTORY["_meta"]["hostvars"][name]["ansible_host"] for name in (PREFILL, DECODE)}
 ENGINE = {PREFILL: f"prefill-{PREFILL}", DECODE: f"decode-{DECODE}"}
 MODEL = "/data/models/DeepSeek-V3.2-W8A8"
-
-
-def environ(host: Any, container: str, pattern: str) -> dict[str, str]:
-    """Environment, from the kernel, of the container's process whose command line matches."""
-    for line in host.check_output("docker top %s -eo pid,args", container).splitlines():
-        pid, arguments = line.split(maxsplit=1)
-        if re.search(pattern, arguments):
-            text = host.check_output("tr '\\0' '\\n' < /proc/%s/environ", pid)
-            return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
-    raise AssertionError(f"{container} runs nothing like {pattern}")
 
 
 def config(host: Any, role: str, name: str) -> dict[str, Any]:

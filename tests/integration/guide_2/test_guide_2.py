@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from .. import lab
-from ..guide_1.test_guide_1 import environ
+from ..lab import environ
 
 CONTAINER = {"p1": "pd-prefill", "p2": "pd-prefill", "d1": "pd-decode-d1"}
 ENGINE = {"p1": "prefill-0", "p2": "prefill-1", "d1": "decode-d1-0"}
