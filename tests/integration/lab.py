@@ -59,7 +59,12 @@ def start_playbook(
     return subprocess.Popen(
         [str(BIN / "ansible-playbook"), "--inventory", inventory, *arguments],
         cwd=ROOT,
-        env={**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")},
+        env={
+            **os.environ,
+            "ANSIBLE_FORCE_COLOR": "0",
+            "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+        },
         stdin=subprocess.DEVNULL,
         stdout=stdout,
         stderr=subprocess.STDOUT,
