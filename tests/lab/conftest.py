@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,8 +17,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "lab" / "engine"))
 from tests.lab.harness import Lab
 
 
+@pytest.fixture(scope="session")
+def loopback() -> Iterator[None]:
+    """Engines bind fixed ports of 127.0.0.0/8: a second run on the same machine waits for its turn."""
+    with open(Path(tempfile.gettempdir()) / "vllm-ascend-pd-tests-lab.lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 @pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
+def lab(tmp_path: Path, loopback: None) -> Iterator[Lab]:
     hosts = Lab(tmp_path)
     yield hosts
     hosts.close()
