@@ -20,7 +20,7 @@ from tests.lab.harness import Lab
 @pytest.fixture(scope="session")
 def loopback() -> Iterator[None]:
     """Engines bind fixed ports of 127.0.0.0/8: a second run on the same machine waits for its turn."""
-    with open(Path(tempfile.gettempdir()) / "vllm-ascend-pd-tests-lab.lock", "w", encoding="utf-8") as lock:
+    with (Path(tempfile.gettempdir()) / "vllm-ascend-pd-tests-lab.lock").open("w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
