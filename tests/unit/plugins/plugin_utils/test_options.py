@@ -144,8 +144,8 @@ def test_nearest_name() -> None:
 
 @pytest.mark.parametrize(
     ("wanted", "chosen"),
-    [("0.22.1", "0.22.1"), ("0.23.0", "0.22.1"), ("0.26.0rc1", "0.26.0"), ("0.30.1", "0.26.0"), ("0.9.0", "0.22.1")],
+    [("0.22.1", "0.22.1"), ("0.23.0", "0.22.1"), ("0.26.0rc1", "0.26.0"), ("0.30.1", "0.27.1"), ("0.9.0", "0.22.1")],
 )
 def test_the_table_of_the_nearest_older_version_serves(wanted: str, chosen: str) -> None:
-    assert versions() == ("0.22.1", "0.26.0")
+    assert versions() == ("0.22.1", "0.26.0", "0.27.1")
     assert option_table(wanted).version == chosen
