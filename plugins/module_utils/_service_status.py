@@ -121,6 +121,13 @@ def look(api: DockerApi, service: dict[str, Any], tail: int) -> dict[str, Any]:
     return status
 
 
+def trouble(status: dict[str, Any]) -> str:
+    """What is wrong with a service that is meant to be up, one line a thing; empty when nothing is known to be."""
+    found = [] if status["ready"] else [status["reason"]]
+    found += [f"{known['meaning']}: {known['line']}" for known in status.get("fatal", [])]
+    return "\n".join(f"{status['container']}: {text}" for text in found)
+
+
 def readiness(status: dict[str, Any], ready: dict[str, Any]) -> tuple[bool, str]:
     """Whether the container has reached what is waited for; if not, why."""
     kind = ready["kind"]

@@ -67,7 +67,7 @@ services:
       description: Its name.
       type: str
     exists:
-      description: Whether there is one. Where there is none only C(state), C(ready) and C(reason) follow.
+      description: Whether there is one. Where there is none, only C(state), C(ready), C(reason), C(trouble) follow.
       type: bool
     state:
       description: State as the engine says it, or V(absent).
@@ -80,6 +80,10 @@ services:
       description: Why it is not ready.
       type: str
       sample: "http://127.0.0.1:29181/health: Connection refused"
+    trouble:
+      description: What is wrong with a service that is meant to be up, a line for each thing; empty if nothing is.
+      type: str
+      sample: ""
     restarts:
       description: How often the engine restarted the container by itself.
       type: int
@@ -127,7 +131,7 @@ services:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._docker_api import SOCKET, DockerApi, DockerError
-from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._service_status import look
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._service_status import look, trouble
 
 
 def main() -> None:
@@ -149,10 +153,10 @@ def main() -> None:
     )
     api = DockerApi(module.params["docker_socket"])
     try:
-        services = [look(api, service, module.params["tail"]) for service in module.params["services"]]
+        found = [look(api, service, module.params["tail"]) for service in module.params["services"]]
     except (DockerError, KeyError, ValueError) as error:
         module.fail_json(msg=f"cannot tell the state of the services: {error}")
-    module.exit_json(changed=False, services=services)
+    module.exit_json(changed=False, services=[dict(status, trouble=trouble(status)) for status in found])
 
 
 if __name__ == "__main__":

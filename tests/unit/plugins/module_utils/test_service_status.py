@@ -198,3 +198,13 @@ def test_look_tells_lines_of_this_start_from_those_before() -> None:
 def test_look_at_nothing() -> None:
     seen = status.look(FakeApi(), {"container": "pd-x"}, 100)  # type: ignore[arg-type]
     assert (seen["exists"], seen["ready"], seen["state"]) == (False, False, "absent")
+
+
+def test_trouble_is_what_is_not_ready_and_what_is_fatal() -> None:
+    good = {"container": "pd-x", "ready": True, "reason": "", "fatal": []}
+    assert status.trouble(good) == ""
+    assert status.trouble({"container": "pd-x", "ready": False, "reason": "there is no container pd-x"}) == (
+        "pd-x: there is no container pd-x"
+    )
+    known = [{"line": "EngineDeadError", "meaning": "the engine core died"}]
+    assert status.trouble({**good, "fatal": known}) == "pd-x: the engine core died: EngineDeadError"
