@@ -27,3 +27,15 @@ def test_a_decode_value_restarts_decode_alone(hosts: dict[str, Any], plan: dict[
     lab.ansible_playbook("site.yml")
     restored = containers(hosts)
     assert {name for name in before if after[name] != restored[name]} == decode
+
+
+def test_check_mode_lists_what_it_would_do_where_docker_is_missing(hosts: dict[str, Any], plan: dict[str, Any]) -> None:
+    service = next(service for service in plan["services"] if service["role"] == "decode")
+    host = hosts[service["host"]]
+    host.check_output("systemctl stop docker.socket docker.service")
+    try:
+        told = lab.ansible_playbook("site.yml", "--check", "--diff")
+    finally:
+        host.check_output("systemctl start docker.service docker.socket")
+    assert f"with one, these containers would be created: pd-{service['name']}" in " ".join(told.split())
+    lab.ansible_playbook("site.yml")
