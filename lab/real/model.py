@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
 """Write a tiny Llama with random weights and a tokenizer: python model.py FOLDER, with transformers' Python.
 
-It answers nonsense, but through all of vLLM's real code. The seed is fixed, so every copy is the same model.
+It answers nonsense, but printable nonsense, and through all of vLLM's real code. The seed is fixed, so every copy is
+the same model.
 """
 
 from __future__ import annotations
@@ -48,7 +49,12 @@ def main(folder: str) -> None:
         bos_token_id=0,
         eos_token_id=1,
     )
-    LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
+    model = LlamaForCausalLM(config).to(torch.bfloat16)
+    # What cannot be shown is never the likeliest token, nor is the end: every answer has its full length.
+    texts = [tokenizer.decode([token]) for token in range(VOCABULARY)]
+    odd = [token for token, text in enumerate(texts) if not (text.strip() and text.isascii() and text.isprintable())]
+    model.lm_head.weight.data[[config.eos_token_id, *odd]] = 0
+    model.save_pretrained(folder)
 
 
 if __name__ == "__main__":
