@@ -56,7 +56,8 @@ def test_depot_is_remade_when_options_of_vllm_change(tmp_path: Path, monkeypatch
     content.make_sources()
     tables[0].write_text("[]", encoding="utf-8")
     content.make_sources()
-    assert len(tables) == 2 and len(set(made_from)) == 2
+    assert tables, "there is nothing to change"
+    assert len(set(made_from)) == 2
 
 
 class Package:
