@@ -29,10 +29,19 @@ def tokenize(prompt: str | list[int]) -> list[str]:
 
 
 class BadRequest(Exception):
+    """A refusal. What was wrong with which parameter stands behind the message too, as VLLMValidationError has it."""
+
     def __init__(
-        self, message: str, status: int = 400, kind: str = "BadRequestError", param: str | None = None
+        self,
+        message: str,
+        status: int = 400,
+        kind: str = "BadRequestError",
+        param: str | None = None,
+        value: object = None,
     ) -> None:
         super().__init__(message)
+        if kind == "BadRequestError" and param:
+            message += f" (parameter={param}{'' if value is None else f', value={value}'})"
         self.reply = Reply({"error": {"message": message, "type": kind, "param": param, "code": status}}, status)
 
 
@@ -49,8 +58,10 @@ class ApiServer:
             ("GET", "/health"): self._health, ("GET", "/ping"): self._health, ("GET", "/version"): self._version,
             ("GET", "/v1/models"): self._models, ("GET", "/metrics"): self._metrics, ("GET", "/load"): self._load,
             ("POST", "/v1/completions"): self._completions, ("POST", "/v1/chat/completions"): self._chat,
-            ("POST", "/tokenize"): self._tokenize, ("POST", "/reset_prefix_cache"): self._reset,
+            ("POST", "/tokenize"): self._tokenize,
         }  # fmt: skip
+        if os.environ.get("VLLM_SERVER_DEV_MODE") == "1":
+            routes["POST", "/reset_prefix_cache"] = self._reset
         route = routes.get((call.method, call.path))
         if route is None:
             known = any(path == call.path for _, path in routes)
@@ -106,7 +117,9 @@ class ApiServer:
         try:
             body = json.loads(call.body)
         except ValueError as error:
-            raise BadRequest(f"JSON decode error: {error}") from error
+            what = {"type": "json_invalid", "loc": ("body", getattr(error, "pos", 0)), "msg": "JSON decode error",
+                    "input": {}, "ctx": {"error": getattr(error, "msg", str(error))}}  # fmt: skip
+            raise BadRequest(f"1 validation error:\n  {what}", kind="Bad Request", param="body") from error
         if not isinstance(body, dict):
             raise BadRequest("Input should be a valid dictionary")
         return body
@@ -121,7 +134,14 @@ class ApiServer:
         longest = self.config.model.max_model_len
         output = wanted if wanted is not None else min(_CHAT_DEFAULT_TOKENS, max(longest - len(tokens), 1))
         if output < 1:
-            raise BadRequest(f"max_tokens must be at least 1, got {output}.", param="max_tokens")
+            raise BadRequest(f"max_tokens must be at least 1, got {output}.", param="max_tokens", value=output)
+        if output > longest:
+            raise BadRequest(
+                f"max_tokens={output} cannot be greater than max_model_len=max_total_tokens={longest}. Please request "
+                "fewer output tokens.",
+                param="max_tokens",
+                value=output,
+            )
         if len(tokens) + output > longest:
             raise BadRequest(
                 f"This model's maximum context length is {longest} tokens. However, you requested {output} "
@@ -130,6 +150,7 @@ class ApiServer:
                 "Please reduce "
                 "the length of the input prompt or the number of requested output tokens.",
                 param="input_tokens",
+                value=len(tokens),
             )
         return output
 
@@ -156,7 +177,7 @@ class ApiServer:
         body = self._json(call)
         model, prompt = self._check_model(body), body.get("prompt")
         if prompt is None:
-            raise BadRequest("Either prompt or prompt_embeds must be provided and non-empty.")
+            raise BadRequest("Either prompt or prompt_embeds must be provided and non-empty.", param="prompt")
         single = isinstance(prompt, str) or (isinstance(prompt, list) and all(isinstance(part, int) for part in prompt))
         prompts = [tokenize(each) for each in ([prompt] if single else prompt)]
         wanted = body.get("max_tokens", 16)
@@ -178,7 +199,8 @@ class ApiServer:
         body = self._json(call)
         model, messages = self._check_model(body), body.get("messages")
         if not isinstance(messages, list) or not messages:
-            raise BadRequest("Field required: messages", param="messages")
+            what = {"type": "missing", "loc": ("body", "messages"), "msg": "Field required", "input": body}
+            raise BadRequest(f"1 validation error:\n  {what}", kind="Bad Request", param="body.messages")
         prompt = "\n".join(f"{each.get('role')}: {_content(each.get('content'))}" for each in messages)
         tokens = tokenize(prompt)
         output = self._check_length(tokens, body.get("max_completion_tokens") or body.get("max_tokens"))

@@ -38,7 +38,10 @@ def main() -> int:
 
 
 def serve(argv: list[str]) -> int:
-    """Start one engine process and stay until it is told to end (0) or its engine dies (1)."""
+    """Start one engine process and stay until it is told to end or its engine dies.
+
+    Where the engine dies under an API server, that shuts down in order and ends with 0, as vLLM's does.
+    """
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: _terminated(stop))
@@ -103,7 +106,7 @@ def _serve(parsed: Namespace, stop: threading.Event) -> int:
         logger.error("Engine core died unexpectedly: %s", engine.error)
     say("APIServer", f"INFO:     Finished server process [{os.getpid()}]")
     sys.stderr.flush()
-    os._exit(1 if engine.dead.is_set() else 0)
+    os._exit(1 if engine.dead.is_set() and headless else 0)
 
 
 def _bind(parsed: Namespace) -> socket.socket:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from pathlib import Path
 
@@ -19,6 +20,7 @@ class Metrics:
 
     def __init__(self, model: str) -> None:
         self.labels = f'engine="0",model_name="{model}"'
+        self.began = time.time()
         self.values: dict[str, float] = defaultdict(float)
         self.seen: dict[str, list[float]] = defaultdict(list)
 
@@ -43,4 +45,8 @@ class Metrics:
             else:
                 extra = ',finished_reason="length"' if short == "request_success_total" else ""
                 lines.append(f"{name}{{{self.labels}{extra}}} {self.values[short]}")
+            if kind != "gauge":  # prometheus_client tells of each when it began to count
+                created = f"{name.removesuffix('_total') if kind == 'counter' else name}_created"
+                lines += [f"# HELP {created} {short.replace('_', ' ')}", f"# TYPE {created} gauge"]
+                lines.append(f"{created}{{{self.labels}}} {self.began}")
         return ("\n".join(lines) + "\n").encode()
