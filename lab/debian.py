@@ -21,7 +21,7 @@ LEFT_OUT = ("/usr/share/doc", "/usr/share/man", "/usr/share/info", "/usr/share/l
 
 HOST_PACKAGES = (
     "systemd systemd-sysv dbus openssh-server sudo docker.io tini iptables kmod iproute2 iputils-ping procps less"
-    " ca-certificates curl python3 python3-apt python3-requests git docker-registry faketime"
+    " ca-certificates curl python3 python3-apt python3-requests git docker-registry"
 ).split()
 
 

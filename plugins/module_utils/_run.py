@@ -98,6 +98,9 @@ def _run(argv: list[str], timeout_s: float) -> Ran:
     except subprocess.TimeoutExpired:
         _end(process)
         return Ran(None, "", "", "{} gave no answer within {:g} s".format(" ".join(argv), round(timeout_s, 1)))
+    except (OSError, ValueError) as error:
+        _end(process)
+        return Ran(None, "", "", "{}: no output could be read: {}".format(" ".join(argv), error))
     stdout, stderr = out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
     reason = None
     if process.returncode != 0:
