@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,7 @@ from hypothesis import strategies as st
 
 SAMPLES = Path(__file__).parents[2] / "data" / "hccn_tool"
 Sample = Callable[[str], str]
+ADDRESSES = ["192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4"]
 
 
 @pytest.mark.parametrize(
@@ -36,9 +40,13 @@ Sample = Callable[[str], str]
         ),
         (_hccn.parse_tls, "tls-on.txt", {"tls": True}),
         (_hccn.parse_tls, "tls-off.txt", {"tls": False}),
+        (_hccn.parse_tls, "tls-preconfigured.txt", {"tls": False}),
+        (_hccn.parse_tls, "tls-none.txt", {"tls": False}),
         (_hccn.parse_tls, "ip-none.txt", {"tls": None}),
+        (_hccn.parse_tls, "busy.txt", {"tls": None}),
         (_hccn.parse_ping, "hccs-ping.txt", True),
         (_hccn.parse_ping, "hccs-ping-lost.txt", False),
+        (_hccn.parse_ping, "hccs-ping-failed.txt", False),
         (_hccn.parse_ping, "tls-on.txt", None),
     ],
 )
@@ -55,7 +63,7 @@ def test_any_text_gives_data(text: str) -> None:
     assert _hccn.parse_ping(text) in (True, False, None)
 
 
-# A tool that answers from the samples: chip 5 has no link, and no chip tells its TLS switch.
+# A tool that answers from the samples: chip 5 has no link, no chip tells its TLS switch, and one ping is lost.
 SCRIPT = f"""
 cd {SAMPLES}
 case "$3" in
@@ -63,8 +71,8 @@ case "$3" in
   -net_health) cat net-health-ok.txt ;;
   -ip) cat ip-none.txt; exit 1 ;;
   -vnic) cat vnic.txt ;;
-  -tls) echo "hccn_tool is busy, try again later."; exit 2 ;;
-  -hccs_ping) [ "$6" = 192.0.2.1 ] && cat hccs-ping.txt || cat hccs-ping-lost.txt ;;
+  -tls) echo "The command is not supported on this product."; exit 13 ;;
+  -hccs_ping) [ "$6" = 192.0.2.1 ] && cat hccs-ping.txt || cat hccs-ping-failed.txt ;;
 esac
 """
 
@@ -79,21 +87,77 @@ def test_gather(tool: Callable[[str, str], Path], host: Callable[[dict[str, str]
     assert {chip["vnic"] for chip in face["chips"]} == {"192.0.2.210"}
     # No preset address is no fault; an answer missing from all chips is one reason, not sixteen.
     assert face["reasons"] == [
-        f"hccn_tool -i 0-15 -tls -g: {face['tool_path']} -tls -g ended with 2: hccn_tool is busy, try again later."
+        f"hccn_tool -i 0-15 -tls -g: {face['tool_path']} -tls -g ended with 13: "
+        "The command is not supported on this product."
     ]
     assert face["hccn_conf"]["exists"]
     assert len(face["hccn_conf"]["lines"]) == 64
     assert [(ping["phy_id"], ping["ok"], ping["reason"]) for ping in face["pings"]] == [
         (0, True, None),
-        (1, False, "3 packets transmitted, 0 received, 100.00% packet loss"),
+        (1, False, "3 packets transmitted, 0 received, 100.00% packets loss"),
     ]
 
 
-def test_a_chip_that_hangs_holds_up_nobody(tool: Callable[[str, str], Path]) -> None:
-    tool("hccn_tool", f'[ "$2" = 1 ] && exec sleep 60\n{SCRIPT}')
-    face = _hccn.gather(Tree("/nonexistent"), Runner(Deadline(3)), [0, 1])
+def test_a_chip_that_hangs_holds_up_nobody_and_is_asked_once(
+    tool: Callable[[str, str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = tmp_path / "asked"
+    tool("hccn_tool", f'[ "$2" = 1 ] && echo "$3" >> {asked} && exec sleep 60\n{SCRIPT}')
+    monkeypatch.setattr(_hccn, "TIME_LIMIT_S", 1.0)
+    start = time.monotonic()
+    face = _hccn.gather(Tree("/nonexistent"), Runner(Deadline(30)), [0, 1], [("hccs", a) for a in ADDRESSES])
+    assert time.monotonic() - start < 10  # one limit for the questions, one for the pings
     assert [chip["link"] for chip in face["chips"]] == ["UP", None]
-    assert any(reason.startswith("hccn_tool -i 1 -link -g: ") for reason in face["reasons"])
+    place = face["tool_path"]
+    assert f"hccn_tool -i 1 -link -g: {place} -link -g gave no answer within 1 s" in face["reasons"]
+    assert "hccn_tool -i 1: net_health, ip, vnic, tls not asked for, as it gave no answer before" in face["reasons"]
+    assert asked.read_text().split() == ["-link", "-hccs_ping"]
+    assert [(ping["phy_id"], ping["ok"]) for ping in face["pings"]] == [(0, True), (1, None), (0, False), (1, None)]
+    assert face["pings"][3]["reason"].startswith("not made: ")
+
+
+def test_all_chips_hang(tool: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    tool("hccn_tool", "exec sleep 60")
+    monkeypatch.setattr(_hccn, "TIME_LIMIT_S", 1.0)
+    start = time.monotonic()
+    face = _hccn.gather(Tree("/nonexistent"), Runner(Deadline(30)), list(range(16)))
+    assert time.monotonic() - start < 10  # not 16 limits, and not 5
+    assert {chip["link"] for chip in face["chips"]} == {None}
+    assert [reason.partition(":")[0] for reason in face["reasons"][1:]] == [
+        "hccn_tool -i 0-15 -link -g",
+        "hccn_tool -i 0-15",
+    ]
+
+
+# A chip serves one caller at a time: whoever comes meanwhile is turned away, as the CANN driver's tool does it.
+ONE_AT_A_TIME = f"""
+exec 9> "$(dirname "$0")/lock-$2"
+flock --nonblock 9 || {{ cat {SAMPLES}/busy.txt; exit 11; }}
+sleep 0.05
+echo "$2" >> "$(dirname "$0")/served"
+{SCRIPT}"""
+
+
+@pytest.mark.skipif(not shutil.which("flock"), reason="the stand-in needs the flock command")
+def test_a_busy_chip_is_asked_again(tool: Callable[[str, str], Path], tmp_path: Path) -> None:
+    place = tool("hccn_tool", ONE_AT_A_TIME)
+    # Somebody else has chip 2 for a while.
+    monitor = subprocess.Popen(["flock", str(place.parent / "lock-2"), "sleep", "1"])
+    face = _hccn.gather(Tree("/nonexistent"), Runner(Deadline(30)), [0, 1, 2])
+    monitor.wait()
+    assert [chip["link"] for chip in face["chips"]] == ["UP"] * 3
+    assert not [reason for reason in face["reasons"] if "is busy" in reason]
+    assert (place.parent / "served").read_text().split().count("2") == len(_hccn.QUESTIONS)
+
+
+def test_a_chip_that_stays_busy_is_told(
+    tool: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch, sample: Sample
+) -> None:
+    tool("hccn_tool", f"cat {SAMPLES}/busy.txt; exit 11")
+    monkeypatch.setattr(_hccn, "PATIENCE_S", 0.5)
+    face = _hccn.gather(Tree("/nonexistent"), Runner(Deadline(30)), [0])
+    assert face["chips"][0]["tls"] is None
+    assert sum("hccn_tool is busy, please try again." in reason for reason in face["reasons"]) == 4  # all but ip
 
 
 def test_no_tool(monkeypatch: pytest.MonkeyPatch) -> None:
