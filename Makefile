@@ -3,8 +3,8 @@ SHELL := /bin/bash
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 PYTEST := pytest --quiet --durations=5
-SCENARIOS := default
-LONG_SCENARIOS := preflight change mooncake_layerwise context_parallel xpyd real_engine
+SCENARIOS := default preflight
+LONG_SCENARIOS := change mooncake_layerwise context_parallel xpyd real_engine
 
 .PHONY: help
 help: ## this list
