@@ -92,7 +92,7 @@ options:
   disk_paths:
     description:
       - Absolute paths whose file systems' size and free space to return; they need not exist yet.
-      - The data folder of the container engine is always included.
+      - The folders of the container engine's data and images are always included.
     type: list
     elements: str
     default: []

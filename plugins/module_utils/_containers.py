@@ -23,6 +23,7 @@ def no_engine(reason: str | None) -> dict[str, Any]:
         "min_api": None,
         "storage_driver": None,
         "root_dir": None,
+        "image_dir": None,
         "cgroup_driver": None,
         "runtimes": [],
         "insecure_registries": [],
@@ -99,11 +100,26 @@ def describe_engine(version: dict[str, Any], info: dict[str, Any]) -> dict[str, 
         "min_api": version.get("MinAPIVersion"),
         "storage_driver": info.get("Driver"),
         "root_dir": info.get("DockerRootDir"),
+        "image_dir": image_dir(info),
         "cgroup_driver": info.get("CgroupDriver"),
         "runtimes": sorted(info.get("Runtimes") or {}),
         "insecure_registries": sorted(name for name, entry in registries.items() if not entry.get("Secure", True)),
         "reason": None,
     }
+
+
+def image_dir(info: dict[str, Any]) -> str | None:
+    """Folder of the images: the engine's own, or containerd's where that keeps them (Docker 29 by default).
+
+    The engine does not tell containerd's folder. It is the usual one, below the engine's own where the engine has
+    started a containerd for itself.
+    """
+    root = info.get("DockerRootDir")
+    status = {str(row[0]): row[1] for row in info.get("DriverStatus") or [] if isinstance(row, list) and len(row) == 2}
+    if status.get("driver-type") != "io.containerd.snapshotter.v1":
+        return root
+    own = "/docker/" in str((info.get("Containerd") or {}).get("Address"))
+    return f"{root}/containerd/daemon" if own else "/var/lib/containerd"
 
 
 def engine_proxies(info: dict[str, Any]) -> dict[str, str]:

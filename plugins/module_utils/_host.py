@@ -30,9 +30,9 @@ def empty() -> dict[str, Any]:
             "swap_total_bytes": None,
             "page_bytes": None,
             "numa": [],
-            "hugepages": {"size_bytes": None, "total": None, "free": None},
+            "hugepages": {"size_bytes": None, "total": None, "free": None, "pools": []},
         },
-        "contiguous": {"free_bytes": None, "nodes": [], "reason": None},
+        "contiguous": {"free_bytes": None, "limit_bytes": None, "nodes": [], "kinds": None, "reason": None},
         "shm": {"total_bytes": None, "free_bytes": None},
         "cpu": {"count": None, "model": None, "features": [], "sve": None, "bf16": None},
         "disks": {},
@@ -42,7 +42,7 @@ def empty() -> dict[str, Any]:
         "listeners": [],
         "clock": {"epoch_s": None, "offset_s": None},
         "engine": no_engine(None),
-        "firewall": {"services": {}, "input_policy": None, "input_rules": None, "reason": None},
+        "firewall": {"services": {}, "input_policy": None, "input_rules": None, "nft_input": [], "reason": None},
         "proxies": {"environment": {}, "etc_environment": {}, "engine": {}},
         "hosts_file": {
             "own_name": None,
@@ -75,8 +75,8 @@ def gather(
     reasons.extend(containers.reasons)
     if containers.engine["reason"]:
         reasons.append("container engine: {}".format(containers.engine["reason"]))
-    root = containers.engine["root_dir"]
-    disks = list(disk_paths) + ([root] if root and root not in disk_paths else [])
+    of_engine = {containers.engine["root_dir"], containers.engine["image_dir"]} - {None, *disk_paths}
+    disks = [*disk_paths, *sorted(of_engine)]
 
     plain: dict[str, Callable[[], Any]] = {
         "contiguous": partial(_memory.contiguous, tree),

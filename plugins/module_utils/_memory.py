@@ -15,6 +15,7 @@ _NODES = "/sys/devices/system/node"
 # MemFabric takes the host pool of sparse KV offload in pages of 1 GiB, else of 2 MiB, which the driver must find
 # physically contiguous (memfabric_hybrid hybm_vmm_based_segment.cpp, MallocFromHost).
 _SMALLEST_USEFUL_BLOCK = 2 << 20
+_ZONE = r"Node\s+([0-9]{1,6}),\s+zone\s+\S+"  # how a line of /proc/buddyinfo begins
 
 
 def parse_meminfo(text: str) -> dict[str, int]:
@@ -30,19 +31,42 @@ def parse_meminfo(text: str) -> dict[str, int]:
 def parse_buddyinfo(text: str, page_bytes: int) -> list[dict[str, Any]]:
     """`/proc/buddyinfo`: per NUMA node the free bytes in blocks of at least 2 MiB, and the largest free block."""
     nodes: dict[int, dict[str, Any]] = {}
-    for line in text.splitlines():
-        match = re.match(r"Node\s+([0-9]{1,6}),\s+zone\s+\S+((?:\s+[0-9]{1,12})+)\s*$", line)
-        if not match:
-            continue
-        node = nodes.setdefault(
-            int(match.group(1)), {"node": int(match.group(1)), "free_bytes": 0, "largest_block_bytes": 0}
-        )
-        for order, count in enumerate(int(number) for number in match.group(2).split()):
-            block = page_bytes << order
-            if count and block >= _SMALLEST_USEFUL_BLOCK:
-                node["free_bytes"] += count * block
-                node["largest_block_bytes"] = max(node["largest_block_bytes"], block)
+    for number, counts in _zones(_ZONE, text):
+        node = nodes.setdefault(int(number), {"node": int(number), "free_bytes": 0, "largest_block_bytes": 0})
+        for block, count in _blocks(counts, page_bytes):
+            node["free_bytes"] += count * block
+            node["largest_block_bytes"] = max(node["largest_block_bytes"], block)
     return [nodes[number] for number in sorted(nodes)]
+
+
+def parse_block_limit(text: str, page_bytes: int) -> int | None:
+    """The largest block that the kernel's lists in `/proc/buddyinfo` can hold, free or not; 4 to 512 MiB."""
+    orders = [len(counts) for _node, counts in _zones(_ZONE, text)]
+    return page_bytes << (max(orders) - 1) if orders else None
+
+
+def parse_pagetypeinfo(text: str, page_bytes: int) -> dict[str, int]:
+    """`/proc/pagetypeinfo`: free bytes in blocks of at least 2 MiB by what they are kept for (Movable, CMA, ...).
+
+    At least: the kernel stops counting at 100000 blocks of one size (`>100000`).
+    """
+    kinds: dict[str, int] = {}
+    for kind, counts in _zones(r"Node\s+[0-9]{1,6},\s+zone\s+\S+\s+type\s+(\S+)", text):
+        size = sum(block * count for block, count in _blocks(counts, page_bytes))
+        kinds[kind] = kinds.get(kind, 0) + size
+    return kinds
+
+
+def _zones(start: str, text: str) -> list[tuple[str, list[int]]]:
+    """(what `start` captures, free blocks by order) of every line that begins so and ends with nothing but counts."""
+    matches = (re.match(start + r"((?:\s+>?[0-9]{1,12}){1,24})\s*$", line) for line in text.splitlines())
+    return [(match.group(1), [int(n) for n in re.findall("[0-9]+", match.group(2))]) for match in matches if match]
+
+
+def _blocks(counts: list[int], page_bytes: int) -> list[tuple[int, int]]:
+    """(size in bytes, number) of the free blocks that can hold a page of 2 MiB."""
+    sizes = [(page_bytes << order, count) for order, count in enumerate(counts) if count]
+    return [(size, count) for size, count in sizes if size >= _SMALLEST_USEFUL_BLOCK]
 
 
 def memory(tree: Tree, reasons: list[str]) -> dict[str, Any]:
@@ -59,8 +83,25 @@ def memory(tree: Tree, reasons: list[str]) -> dict[str, Any]:
             "size_bytes": info.get("Hugepagesize"),
             "total": info.get("HugePages_Total"),
             "free": info.get("HugePages_Free"),
+            "pools": _pools(tree, "/sys/kernel/mm"),
         },
     }
+
+
+def _pools(tree: Tree, base: str) -> list[dict[str, Any]]:
+    """Huge pages of every size that the kernel offers; /proc/meminfo tells of the default size only."""
+    folder = base + "/hugepages"
+    names = (re.fullmatch(r"hugepages-([0-9]{1,9})kB", name) for name in tree.names(folder))
+    pools = [
+        {
+            "size_bytes": int(name.group(1)) << 10,
+            "total": tree.number(f"{folder}/{name.group(0)}/nr_hugepages"),
+            "free": tree.number(f"{folder}/{name.group(0)}/free_hugepages"),
+        }
+        for name in names
+        if name
+    ]
+    return sorted(pools, key=lambda pool: int(pool["size_bytes"] or 0))
 
 
 def _numa(tree: Tree) -> list[dict[str, Any]]:
@@ -76,6 +117,7 @@ def _numa(tree: Tree) -> list[dict[str, Any]]:
                 "free_bytes": info.get("MemFree"),
                 "hugepages_total": info.get("HugePages_Total"),
                 "hugepages_free": info.get("HugePages_Free"),
+                "hugepage_pools": _pools(tree, base),
                 "cpus": tree.line(base + "/cpulist"),
             }
         )
@@ -85,16 +127,22 @@ def _numa(tree: Tree) -> list[dict[str, Any]]:
 def contiguous(tree: Tree) -> dict[str, Any]:
     """Free memory in blocks that can hold a 2 MiB page.
 
-    Whether such blocks join to 1 GiB pages tells only a scan of /proc/kpageflags (`mfcli mem scan`, minutes on a host
-    of 1.5 TiB); memory that caches hold does not count here, though the kernel may give it back.
+    Whether such blocks join to 1 GiB pages the kernel's lists cannot tell, as they end at `limit_bytes`: that takes a
+    scan of /proc/kpageflags (`mfcli mem scan`, minutes on a host of 1.5 TiB). Memory that caches hold does not count
+    here, though the kernel may give it back.
     """
     reasons: list[str] = []
-    nodes = parse_buddyinfo(tree.text("/proc/buddyinfo", reasons) or "", os.sysconf("SC_PAGE_SIZE"))
+    page_bytes = os.sysconf("SC_PAGE_SIZE")
+    text = tree.text("/proc/buddyinfo", reasons) or ""
+    nodes = parse_buddyinfo(text, page_bytes)
     if not nodes and not reasons:
         reasons.append("/proc/buddyinfo: no zone of a node in it")
     return {
         "free_bytes": sum(node["free_bytes"] for node in nodes) if nodes else None,
+        "limit_bytes": parse_block_limit(text, page_bytes),
         "nodes": nodes,
+        # Only root may read it.
+        "kinds": parse_pagetypeinfo(tree.text("/proc/pagetypeinfo") or "", page_bytes) or None,
         "reason": reasons[0] if reasons else None,
     }
 

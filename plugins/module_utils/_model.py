@@ -80,8 +80,18 @@ def empty(reason: str | None = None) -> dict[str, Any]:
         "torch_dtype": None,
         "quantization": None,
         "tokenizer": [],
-        "shards": {"count": 0, "missing": [], "bytes": 0, "declared_bytes": None, "lfs_pointers": [], "short": []},
+        "indexes": [],
+        "shards": {
+            "count": 0,
+            "sizes": {},
+            "missing": [],
+            "bytes": 0,
+            "declared_bytes": None,
+            "lfs_pointers": [],
+            "short": [],
+        },
         "total_bytes": 0,
+        "digests": {},
         "digest": None,
         "reasons": [reason] if reason else [],
     }
@@ -114,9 +124,11 @@ def model(tree: Tree, path: str) -> dict[str, Any]:
     found["quantization"] = _quantization(tree, path, sizes, whole, reasons)
 
     indexes = [name for name in sizes if name.endswith(".safetensors.index.json")]
+    found["indexes"] = indexes
     found["shards"] = _shards(tree, path, sizes, indexes, reasons)
-    small = ["config.json", *found["tokenizer"], *indexes, *_descriptions(sizes)]
-    found["digest"] = _digest(tree, path, sizes, small, reasons)
+    small = {"config.json", *found["tokenizer"], *indexes, *_descriptions(sizes)} & set(sizes)
+    found["digests"] = _digests(tree, path, sorted(small), reasons)
+    found["digest"] = _digest(found["digests"], sizes) if set(found["digests"]) == small else None
     return found
 
 
@@ -229,6 +241,7 @@ def _shards(tree: Tree, path: str, sizes: dict[str, int], indexes: list[str], re
         reasons.append(f"{path}: {len(short)} weight files are cut short")
     return {
         "count": len(expected),
+        "sizes": {name: sizes[name] for name in sorted(expected) if name in sizes},
         "missing": missing,
         "bytes": sum(sizes[name] for name in expected if name in sizes),
         "declared_bytes": declared,
@@ -261,22 +274,27 @@ def _is_pointer(tree: Tree, path: str, name: str) -> bool:
         return False
 
 
-def _digest(tree: Tree, path: str, sizes: dict[str, int], small: Sequence[str], reasons: list[str]) -> str | None:
-    """SHA-256 over the content of the small files and over name and size of the weights.
-
-    Equal digests on two hosts mean the same model as far as that can be told without reading hundreds of gigabytes.
-    """
-    summary = hashlib.sha256()
-    for name in sorted(set(small) & set(sizes)):
-        summary.update(f"file {name}\n".encode("utf-8", "surrogateescape"))
+def _digests(tree: Tree, path: str, names: Sequence[str], reasons: list[str]) -> dict[str, str]:
+    """SHA-256 of the content of each of the small files."""
+    found = {}
+    for name in names:
+        summary = hashlib.sha256()
         try:
             with tree.path(path + "/" + name).open("rb") as stream:
                 for part in iter(lambda: stream.read(1 << 20), b""):
                     summary.update(part)
         except OSError as error:
             reasons.append(why(path + "/" + name, error))
-            return None
-    for name in sorted(sizes):
-        if name.endswith((".safetensors", ".bin")):
-            summary.update(f"weights {name} {sizes[name]}\n".encode("utf-8", "surrogateescape"))
-    return summary.hexdigest()
+            continue
+        found[name] = summary.hexdigest()
+    return found
+
+
+def _digest(digests: dict[str, str], sizes: dict[str, int]) -> str:
+    """SHA-256 over the digests of the small files and over name and size of the weights.
+
+    Equal digests on two hosts mean the same model as far as that can be told without reading hundreds of gigabytes.
+    """
+    weights = {name: size for name, size in sizes.items() if name.endswith((".safetensors", ".bin"))}
+    summary = json.dumps([sorted(digests.items()), sorted(weights.items())])
+    return hashlib.sha256(summary.encode()).hexdigest()

@@ -19,8 +19,13 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._tree impor
 _NET = "/sys/class/net"
 _IFF_UP = 0x1
 _LOOPBACK_TYPE = 772  # ARPHRD_LOOPBACK
-_IP_MTU = 14  # getsockopt: the MTU that the kernel knows of the way to the connected peer (linux/in.h)
-_IP_AND_ICMP_HEADERS = 28  # bytes that an IPv4 echo request adds to its payload
+# getsockopt: the MTU that the kernel knows of the way to the connected peer (linux/in.h IP_MTU, linux/in6.h IPV6_MTU).
+_MTU_OPTIONS = {socket.AF_INET: (socket.IPPROTO_IP, 14), socket.AF_INET6: (socket.IPPROTO_IPV6, 24)}
+# Bytes that an echo request adds to its payload, and the sizes to try below the interface's MTU.
+_HEADERS = {socket.AF_INET: 28, socket.AF_INET6: 48}
+_SMALLER = {socket.AF_INET: (1500, 576), socket.AF_INET6: (1500, 1280)}
+_RTF_GATEWAY = 0x2
+_RTF_NO_WAY_OUT = 0x80100200  # of IPv6: local, anycast, reject
 # Names that Docker gives its bridges: docker0, docker_gwbridge, br-<first 12 digits of the network's id>.
 _DOCKER_NAME = re.compile(r"docker\w*|br-[0-9a-f]{12}|podman[0-9]+|cni[0-9-]\w*")
 
@@ -52,7 +57,10 @@ def gather(
     face = empty()
     reasons: list[str] = face["reasons"]
     face["interfaces"] = interfaces(tree, kernel, reasons)
-    face["routes"] = parse_routes(tree.text("/proc/net/route", reasons) or "")
+    # ipv6_route is absent where IPv6 is off, which is no fault.
+    face["routes"] = parse_routes(tree.text("/proc/net/route", reasons) or "") + parse_routes6(
+        tree.text("/proc/net/ipv6_route") or ""
+    )
     face["default_route"] = default_route(face["routes"])
     names = {interface["index"]: interface["name"] for interface in face["interfaces"]}
     mtus = {interface["name"]: interface["mtu"] for interface in face["interfaces"]}
@@ -177,8 +185,34 @@ def parse_routes(text: str) -> list[dict[str, Any]]:
         found.append(
             {
                 "destination": f"{destination}/{bits}",
-                "gateway": gateway if flags & 0x2 else None,  # RTF_GATEWAY
+                "gateway": gateway if flags & _RTF_GATEWAY else None,
                 "interface": fields[0],
+                "metric": metric,
+            }
+        )
+    return found
+
+
+def parse_routes6(text: str) -> list[dict[str, Any]]:
+    """IPv6 routes from /proc/net/ipv6_route, without those to this host itself and to multicast groups."""
+    found = []
+    for line in text.splitlines():
+        fields = line.split()
+        try:
+            destination, gateway = (
+                socket.inet_ntop(socket.AF_INET6, bytes.fromhex(fields[number])) for number in (0, 4)
+            )
+            bits, metric, flags = int(fields[1], 16), int(fields[5], 16), int(fields[8], 16)
+            name = fields[9]
+        except (IndexError, ValueError):
+            continue
+        if flags & _RTF_NO_WAY_OUT or name == "lo" or fields[0].startswith("ff"):
+            continue
+        found.append(
+            {
+                "destination": f"{destination}/{bits}",
+                "gateway": gateway if flags & _RTF_GATEWAY else None,
+                "interface": name,
                 "metric": metric,
             }
         )
@@ -191,7 +225,7 @@ def _address(digits: str) -> str:
 
 
 def default_route(routes: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """The default route that the kernel prefers: the lowest metric."""
+    """The default route for IPv4 that the kernel prefers: the lowest metric."""
     defaults = [route for route in routes if route["destination"] == "0.0.0.0/0"]
     return min(defaults, key=lambda route: route["metric"]) if defaults else None
 
@@ -260,16 +294,19 @@ def _connection(address: str, port: int, timeout_s: float) -> Callable[[], str]:
     return connect
 
 
+def _family(address: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
 def _known_mtu(address: str) -> int | None:
     """What the kernel knows of the path's MTU in bytes: the interface's, or less where a router has said so."""
-    if ":" in address:
-        return None
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as channel:
-        try:
+    family = _family(address)
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as channel:
             channel.connect((address, 9))  # of a datagram socket: looks up the route, sends nothing
-            return channel.getsockopt(socket.IPPROTO_IP, _IP_MTU)
-        except OSError:
-            return None
+            return channel.getsockopt(*_MTU_OPTIONS[family])
+    except OSError:
+        return None
 
 
 def _measure_mtu(found: dict[str, Any], address: str, mtus: dict[str, int | None], runner: Runner) -> None:
@@ -278,9 +315,10 @@ def _measure_mtu(found: dict[str, Any], address: str, mtus: dict[str, int | None
     if tool is None:
         found["reason"] = "path MTU not measured: ping is not installed"
         return
+    family = _family(address)
     largest = min(found["path_mtu"], mtus.get(found["interface"] or "") or found["path_mtu"])
-    for size in sorted({largest, min(largest, 1500), min(largest, 576)}, reverse=True):
-        payload = str(size - _IP_AND_ICMP_HEADERS)
+    for size in sorted({min(largest, size) for size in (largest, *_SMALLER[family])}, reverse=True):
+        payload = str(size - _HEADERS[family])
         argv = [tool, "-n", "-q", "-c", "1", "-W", "1", "-M", "do", "-s", payload, address]
         if runner.run(argv, timeout_s=3.0).rc == 0:
             found.update(path_mtu=size, path_mtu_measured=True)

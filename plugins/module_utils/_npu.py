@@ -82,8 +82,7 @@ def _ask(tool: str, runner: Runner, npu: dict[str, Any]) -> None:
     questions = {
         "info": [tool, "info"],
         "mapping": [tool, "info", "-m"],
-        # One chip tells for all: a server belongs to one SuperPod.
-        "superpod": [tool, "info", "-t", "spod-info", "-i", "0", "-c", "0"],
+        "superpod": _superpod(tool, 0, 0),
     }
     answers = run_all({name: partial(runner.run, argv) for name, argv in questions.items()}, runner.deadline)
     ran = {name: answer.value or Ran(None, "", "", answer.reason) for name, answer in answers.items()}
@@ -112,10 +111,19 @@ def _ask(tool: str, runner: Runner, npu: dict[str, Any]) -> None:
         ]
     npu["chips"] = info.chips
 
-    npu["superpod_id"] = _npu_smi.parse_superpod(ran["superpod"].output)["superpod_id"]
-    if npu["superpod_id"] is None and npu["generation"] != "A2":  # A2 servers form no SuperPod
-        cause = ran["superpod"].reason or "npu-smi info -t spod-info shows no Super Pod ID"
-        reasons.append(f"the SuperPod is not known: {cause}")
+    if npu["generation"] == "A2":  # A2 servers form no SuperPod
+        return
+    told = ran["superpod"]
+    if info.chips and _npu_smi.place(info.chips[0]) != (0, 0) and told.rc:  # here the first NPU is another
+        told = runner.run(_superpod(tool, *_npu_smi.place(info.chips[0])))
+    npu["superpod_id"] = _npu_smi.parse_superpod(told.output)["superpod_id"]
+    if npu["superpod_id"] is None:
+        reasons.append(f"the SuperPod is not known: {told.reason or 'npu-smi info -t spod-info shows no Super Pod ID'}")
+
+
+def _superpod(tool: str, npu: int, chip: int) -> list[str]:
+    """One chip tells for all: a server belongs to one SuperPod."""
+    return [tool, "info", "-t", "spod-info", "-i", str(npu), "-c", str(chip)]
 
 
 def _compare_with_devices(npu: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
@@ -104,27 +105,52 @@ def hosts_file(tree: Tree, hostname: str, reasons: list[str]) -> dict[str, Any]:
 
 
 def firewall(tree: Tree, runner: Runner) -> dict[str, Any]:
-    """Which firewall service runs, and the policy and number of rules of the INPUT chain.
+    """Which firewall service runs, policy and number of rules of iptables' INPUT chain, and nftables' input chains.
 
-    The chain is read only where the kernel has its tables loaded already: asking would load them.
+    Chains are read only where the kernel has their tables loaded already: asking would load them.
     """
-    found: dict[str, Any] = {"services": {}, "input_policy": None, "input_rules": None, "reason": None}
+    found: dict[str, Any] = {
+        "services": {},
+        "input_policy": None,
+        "input_rules": None,
+        "nft_input": [],
+        "reason": None,
+    }
     systemctl = find_tool("systemctl")
     if systemctl:
         names = ["firewalld", "ufw", "nftables", "iptables"]
         states = runner.run([systemctl, "is-active", *names], timeout_s=5.0).stdout.split()
         if len(states) == len(names):
             found["services"] = dict(zip(names, states))
-    tool = find_tool("iptables")
-    if tool is None:
-        found["reason"] = "INPUT chain not read: iptables is not installed"
-    elif not any(tree.exists("/sys/module/" + module) for module in ("nf_tables", "iptable_filter")):
-        found["reason"] = "INPUT chain not read: the kernel has no filter table loaded"
-    else:
-        ran = runner.run([tool, "-w", "2", "-S", "INPUT"], timeout_s=5.0)
+    loaded = {module for module in ("nf_tables", "iptable_filter") if tree.exists("/sys/module/" + module)}
+    iptables, nft = find_tool("iptables"), find_tool("nft")
+    if not loaded:
+        found["reason"] = "input chains not read: no kernel module with a filter table is loaded"
+    elif not iptables and not nft:
+        found["reason"] = "input chains not read: neither iptables nor nft is installed"
+    if iptables and loaded:
+        ran = runner.run([iptables, "-w", "2", "-S", "INPUT"], timeout_s=5.0)
         found["input_policy"], found["input_rules"] = parse_input_chain(ran.stdout)
         found["reason"] = ran.reason
+    if nft and "nf_tables" in loaded:
+        ran = runner.run([nft, "--json", "list", "chains"], timeout_s=5.0)
+        found["nft_input"] = parse_nft_chains(ran.stdout)
+        found["reason"] = found["reason"] or ran.reason
     return found
+
+
+def parse_nft_chains(text: str) -> list[dict[str, str]]:
+    """Chains that incoming packets pass, with their policy, in `nft --json list chains`."""
+    try:
+        entries = json.loads(text)["nftables"]
+        chains = [entry["chain"] for entry in entries if isinstance(entry, dict) and "chain" in entry]
+        return [
+            {name: str(chain[name]) for name in ("family", "table", "name", "policy")}
+            for chain in chains
+            if chain.get("hook") == "input" and "policy" in chain
+        ]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return []
 
 
 def parse_input_chain(text: str) -> tuple[str | None, int | None]:

@@ -11,7 +11,7 @@ description:
   - Reads what the launch of a vLLM-Ascend service depends on, apart from NPUs and network.
   - Without root the owners of some sockets stay unknown; a reason says so.
 notes:
-  - The container engine must speak Docker Engine API 1.25 or newer for community.docker to manage it;
+  - The services of this collection need an engine that speaks Docker Engine API 1.41 (Docker 20.10) or newer;
     RV(host.engine.api_version) is what it speaks.
 extends_documentation_fragment:
   - vllm_ascend.pd_serving.attributes.info_module
@@ -83,21 +83,59 @@ host:
         numa:
           description:
             - One entry per NUMA node, with C(node) (int), C(total_bytes) (int), C(free_bytes) (int),
-              C(hugepages_total) (int), C(hugepages_free) (int) and C(cpus) (str, such as V(0-79)).
+              C(cpus) (str, such as V(0-79)), of huge pages of the default size the counts C(hugepages_total) (int) and
+              C(hugepages_free) (int), and of all sizes C(hugepage_pools) (list) as in
+              RV(host.memory.hugepages.pools).
           type: list
           elements: dict
         hugepages:
-          description:
-            - Huge pages of the default size, with C(size_bytes) (int) and the counts C(total) (int) and C(free)
-              (int).
+          description: Huge pages.
           type: dict
+          contains:
+            size_bytes:
+              description: The default size in bytes.
+              type: int
+            total:
+              description: Number of reserved pages of the default size.
+              type: int
+            free:
+              description: Number of those that nobody uses.
+              type: int
+            pools:
+              description:
+                - One entry for each size that the kernel offers, 1 GiB often among them, with C(size_bytes) (int) and
+                  the counts C(total) (int) and C(free) (int).
+              type: list
+              elements: dict
     contiguous:
       description:
         - Free memory in physically contiguous blocks of at least 2 MiB, which is what the driver takes host pools from.
-        - C(free_bytes) (int), C(nodes) (list of C(node), C(free_bytes), C(largest_block_bytes)) and C(reason) (str)
-          when it cannot be read.
-        - Memory held by caches is not counted; whether the blocks join to pages of 1 GiB is not told.
+        - Memory held by caches is not counted, though the kernel may give it back.
+        - Whether the blocks join to pages of 1 GiB is not told. The kernel's lists of free blocks end at
+          RV(host.contiguous.limit_bytes); for more, scan with C(mfcli mem scan) of MemFabric.
       type: dict
+      contains:
+        free_bytes:
+          description: Free memory in bytes in such blocks, V(null) when it cannot be read.
+          type: int
+        limit_bytes:
+          description: Size in bytes of the largest block that the kernel keeps as one, free or not; 4 to 512 MiB.
+          type: int
+        nodes:
+          description:
+            - One entry per NUMA node, with C(node) (int), C(free_bytes) (int) and C(largest_block_bytes) (int, the
+              largest free block, V(0) when all are below 2 MiB).
+          type: list
+          elements: dict
+        kinds:
+          description:
+            - The same free memory in bytes (int) by what the kernel keeps it for, such as V(Movable), V(Unmovable) and
+              V(CMA), of which drivers do not get the last. At least so much, as the kernel stops counting at 100000
+              blocks of one size. V(null) without root.
+          type: dict
+        reason:
+          description: Why it cannot be read, V(null) when it was.
+          type: str
     shm:
       description: File system at C(/dev/shm), with C(total_bytes) (int) and C(free_bytes) (int).
       type: dict
@@ -188,7 +226,12 @@ host:
           description: Storage driver.
           type: str
         root_dir:
-          description: Folder of images and containers.
+          description: Folder of the engine's data.
+          type: str
+        image_dir:
+          description:
+            - Folder of the images, RV(host.engine.root_dir) or one of containerd where that keeps them; its usual
+              place is assumed.
           type: str
         cgroup_driver:
           description: Cgroup driver.
@@ -207,7 +250,9 @@ host:
     firewall:
       description:
         - C(services) (dict of V(firewalld), V(ufw), V(nftables), V(iptables) to their systemd state), C(input_policy)
-          (str) and C(input_rules) (int) of the INPUT chain, and C(reason) (str) when that was not read.
+          (str) and C(input_rules) (int) of the INPUT chain of iptables, C(nft_input) (list of dict, the chains of
+          nftables that incoming packets pass, with C(family), C(table), C(name) and C(policy)), and C(reason) (str)
+          when they were not read.
       type: dict
     proxies:
       description:
@@ -286,7 +331,8 @@ host:
     ephemeral_ports: [32768, 60999]
     reserved_ports: [[21600, 21600]]
     listeners: [{address: 0.0.0.0, port: 22, protocol: tcp, pid: 812, process: sshd, container: null}]
-    engine: {name: docker, version: 27.5.1, api_version: "1.47", min_api: "1.24", root_dir: /var/lib/docker}
+    engine: {name: docker, version: 27.5.1, api_version: "1.47", min_api: "1.24", root_dir: /var/lib/docker,
+             image_dir: /var/lib/docker}
 timing:
   description: Where the time went, in seconds. See RV(vllm_ascend.pd_serving.host_probe#module:timing).
   returned: always

@@ -65,6 +65,10 @@ model:
       description: Files of the tokenizer that exist.
       type: list
       elements: str
+    indexes:
+      description: Names of the indexes (C(*.safetensors.index.json)) that exist.
+      type: list
+      elements: str
     shards:
       description: Weight files that the index names, or all there are where no index is.
       type: dict
@@ -72,6 +76,9 @@ model:
         count:
           description: Number of files that there should be.
           type: int
+        sizes:
+          description: By name of each that is there, its size in bytes (int).
+          type: dict
         missing:
           description: Names of those that are not there.
           type: list
@@ -95,11 +102,13 @@ model:
     total_bytes:
       description: Size in bytes of all files directly in the folder.
       type: int
+    digests:
+      description: By name, the SHA-256 (str) of configuration, index, quantisation description and tokenizer files.
+      type: dict
     digest:
       description:
-        - SHA-256 over the content of configuration, index, quantisation description and tokenizer files, and over
-          name and size of the weight files. Equal digests on two hosts mean the same model, as far as can be told
-          without reading the weights.
+        - SHA-256 over RV(model.digests) and over name and size of the weight files. Equal digests on two hosts mean
+          the same model, as far as can be told without reading the weights. V(null) when a file cannot be read.
       type: str
     reasons:
       description: What could not be read or is missing.
@@ -117,7 +126,13 @@ model:
         settings: {model_quant_type: W8A8_DYNAMIC}
         tensors: {W8A8_DYNAMIC: 91991}
       tokenizer: [tokenizer.json, tokenizer_config.json]
-      shards: {count: 163, missing: [], bytes: 688586727753, declared_bytes: 688586727753}
+      indexes: [model.safetensors.index.json]
+      shards:
+        count: 2
+        sizes: {model-00001-of-00002.safetensors: 5368709120, model-00002-of-00002.safetensors: 4294967296}
+        missing: []
+        bytes: 9663676416
+        declared_bytes: 9663676000
       reasons: []
 timing:
   description: Where the time went, in seconds. See RV(vllm_ascend.pd_serving.host_probe#module:timing).

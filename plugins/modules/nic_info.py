@@ -113,12 +113,12 @@ nic:
               type: str
     routes:
       description:
-        - IPv4 routes of the main table, each with C(destination) (str), C(gateway) (str), C(interface) (str),
-          C(metric) (int).
+        - Routes, of IPv4 those of the main table, each with C(destination) (str), C(gateway) (str, V(null) on the
+          same network), C(interface) (str) and C(metric) (int).
       type: list
       elements: dict
     default_route:
-      description: The default route that the kernel prefers, V(null) when there is none.
+      description: The default route for IPv4 that the kernel prefers, V(null) when there is none.
       type: dict
     peers:
       description: By address as given in O(peers), what is known of the way to it.

@@ -116,6 +116,7 @@ def test_engine_and_containers(serve: Callable[[Answers], str]) -> None:
         "min_api": "1.24",
         "storage_driver": "overlay2",
         "root_dir": "/data/docker",
+        "image_dir": "/data/docker",
         "cgroup_driver": "systemd",
         "runtimes": ["ascend", "runc"],
         "insecure_registries": ["192.0.2.5:5000"],
@@ -142,6 +143,23 @@ def test_engine_and_containers(serve: Callable[[Answers], str]) -> None:
         "devices": [],
         "chips": [4, 6, 7],
     }
+
+
+@pytest.mark.parametrize(
+    ("containerd", "folder"),
+    [
+        ("/run/containerd/containerd.sock", "/var/lib/containerd"),
+        ("/var/run/docker/containerd/containerd.sock", "/data/docker/containerd/daemon"),
+    ],
+)
+def test_images_that_containerd_keeps(containerd: str, folder: str) -> None:
+    info = {
+        **INFO,
+        "Driver": "overlayfs",
+        "DriverStatus": [["driver-type", "io.containerd.snapshotter.v1"]],
+        "Containerd": {"Address": containerd},
+    }
+    assert _containers.describe_engine(VERSION, info)["image_dir"] == folder
 
 
 def test_refusal(serve: Callable[[Answers], str]) -> None:

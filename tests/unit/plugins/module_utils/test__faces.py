@@ -98,7 +98,20 @@ ANSWERS = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=2)
         | st.dictionaries(
-            st.sampled_from(["Id", "Name", "Config", "HostConfig", "State", "Components", "Runtimes", "Driver", "Env"]),
+            st.sampled_from(
+                [
+                    "Id",
+                    "Name",
+                    "Config",
+                    "HostConfig",
+                    "State",
+                    "Components",
+                    "Runtimes",
+                    "Driver",
+                    "Env",
+                    "DriverStatus",
+                ]
+            ),
             inner,
             max_size=4,
         )

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import socket
 import sys
 from collections.abc import Callable
@@ -79,6 +80,35 @@ def test_meminfo() -> None:
 def test_buddyinfo(page: int, free: int, largest: int) -> None:
     text = "Node 0, zone   Normal      9      8      7      0      0      5      1      1      0      3      2\n"
     assert _memory.parse_buddyinfo(text, page) == [{"node": 0, "free_bytes": free, "largest_block_bytes": largest}]
+
+
+@pytest.mark.parametrize(("page", "columns", "limit"), [(4096, 11, 4 << 20), (65536, 14, 512 << 20), (65536, 0, None)])
+def test_the_largest_block_that_the_kernel_can_show(page: int, columns: int, limit: int | None) -> None:
+    """Never 1 GiB, so that nobody takes a large free_bytes for pages of 1 GiB."""
+    text = f"Node 0, zone      DMA\nNode 0, zone   Normal{'  0' * columns}\n"
+    assert _memory.parse_block_limit(text, page) == limit
+
+
+def test_pagetypeinfo() -> None:
+    text = """Page block order: 9
+Pages per block:  512
+
+Free pages count per migrate type at order       0      1      2      3      4      5      6      7      8      9     10
+Node    0, zone      DMA, type    Unmovable      0      0      0      0      0      0      0      0      1      0      0
+Node    0, zone   Normal, type    Unmovable   2846   2444   1760   1135    386    108     73    102     25      2      1
+Node    0, zone   Normal, type   Movable      1   6587    730    182     65     31     15      6    498    569 >100000
+Node    1, zone   Normal, type      Movable      1      0      0      0      0      0      0      0      0      1      0
+Node    1, zone   Normal, type          CMA      0      0      0      0      0      0      0      0      0      0      3
+
+Number of blocks type     Unmovable      Movable  Reclaimable   HighAtomic      Isolate
+Node 0, zone      DMA            1            7            0            0            0
+"""
+    assert _memory.parse_pagetypeinfo(text, 4096) == {
+        "Unmovable": 2 * (2 << 20) + (4 << 20),
+        "Movable": 570 * (2 << 20) + 100000 * (4 << 20),
+        "CMA": 3 * (4 << 20),
+    }
+    assert _memory.parse_pagetypeinfo("", 4096) == {}
 
 
 def test_cpuinfo_of_aarch64() -> None:
@@ -227,6 +257,45 @@ def test_input_chain(text: str, expected: tuple[str | None, int | None]) -> None
     assert _system.parse_input_chain(text) == expected
 
 
+CHAINS = """{"nftables": [{"metainfo": {"version": "1.0.6", "json_schema_version": 1}},
+ {"chain": {"family": "inet", "table": "filter", "name": "input", "handle": 1, "type": "filter", "hook": "input",
+  "prio": 0, "policy": "drop"}},
+ {"chain": {"family": "inet", "table": "filter", "name": "output", "handle": 2, "type": "filter", "hook": "output",
+  "prio": 0, "policy": "accept"}},
+ {"chain": {"family": "inet", "table": "filter", "name": "ours", "handle": 3}}]}"""
+
+
+def test_nft_chains() -> None:
+    assert _system.parse_nft_chains(CHAINS) == [
+        {"family": "inet", "table": "filter", "name": "input", "policy": "drop"}
+    ]
+    assert _system.parse_nft_chains("Operation not permitted") == []
+
+
+def test_firewall_with_nft_alone(host: Host, tool: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tool("nft", f"cat <<'END'\n{CHAINS}\nEND")
+    monkeypatch.setattr(_system, "find_tool", lambda name: str(place) if name == "nft" else None)
+    seen = _system.firewall(Tree(str(host({"/sys/module/nf_tables/": ""}))), Runner(Deadline(10)))
+    assert [chain["policy"] for chain in seen["nft_input"]] == ["drop"]
+    assert (seen["input_policy"], seen["reason"]) == (None, None)
+    # Without the module loaded, asking would load it.
+    assert _system.firewall(Tree("/nonexistent"), Runner(Deadline(10)))["nft_input"] == []
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.sampled_from(["input", "chain"]),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.sampled_from(["nftables", "chain", "hook", "policy", "name"]), inner)
+        ),
+    )
+)
+def test_any_json_gives_chains_or_none(value: Any) -> None:
+    assert isinstance(_system.parse_nft_chains(json.dumps({"nftables": value})), list)
+    assert isinstance(_system.parse_nft_chains(json.dumps(value)), list)
+
+
 def test_clock() -> None:
     assert _system.clock(None)["offset_s"] is None
     now = _system.clock(None)["epoch_s"]
@@ -249,6 +318,10 @@ def test_gather(host: Host) -> None:
             "/proc/meminfo": MEMINFO,
             "/proc/cpuinfo": CPUINFO,
             "/proc/buddyinfo": "Node 0, zone Normal 0 0 0 0 0 0 0 0 0 0 512\n",
+            "/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages": "8\n",
+            "/sys/kernel/mm/hugepages/hugepages-1048576kB/free_hugepages": "3\n",
+            "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "0\n",
+            "/sys/devices/system/node/node1/hugepages/hugepages-1048576kB/free_hugepages": "2\n",
             "/proc/net/tcp": TCP.splitlines()[0],
             "/proc/sys/net/ipv4/ip_local_port_range": "32768 60999",
             "/proc/sys/net/ipv4/ip_local_reserved_ports": "",
@@ -267,6 +340,17 @@ def test_gather(host: Host) -> None:
     assert [(node["node"], node["free_bytes"], node["cpus"]) for node in face["memory"]["numa"]] == [
         (1, 4096, "80-159")
     ]
+    assert face["memory"]["hugepages"] == {
+        "size_bytes": 512 << 20,
+        "total": 10,
+        "free": 4,
+        "pools": [
+            {"size_bytes": 2 << 20, "total": 0, "free": None},
+            {"size_bytes": GIB, "total": 8, "free": 3},
+        ],
+    }
+    assert face["memory"]["numa"][0]["hugepage_pools"] == [{"size_bytes": GIB, "total": None, "free": 2}]
+    assert face["contiguous"]["kinds"] is None  # for root only, and absent here
     assert set(face["disks"]) == {"/data", "/var/lib/docker"}
     assert face["paths"]["/etc/hosts"]["exists"]
 
@@ -280,16 +364,23 @@ def test_nothing_can_be_read() -> None:
     assert face["contiguous"]["reason"]
 
 
-@given(st.text() | st.lists(st.sampled_from([*TCP, *MEMINFO.splitlines(), *CPUINFO.splitlines(), "\n"])).map("".join))
+FREE = "Node    0, zone   Normal, type      Movable      1   6587 >100000"
+WORDS = [*TCP, *MEMINFO.splitlines(), *CPUINFO.splitlines(), *FREE.split(), FREE, "\n"]
+
+
+@given(st.text() | st.lists(st.sampled_from(WORDS)).map("".join))
 def test_any_text_gives_data_or_nothing(text: str) -> None:
     _memory.parse_meminfo(text)
     _memory.parse_buddyinfo(text, 4096)
+    _memory.parse_block_limit(text, 4096)
+    _memory.parse_pagetypeinfo(text, 4096)
     _cpu.parse_cpuinfo(text)
     for protocol in ("tcp", "tcp6", "udp", "udp6"):
         for entry in _sockets.parse_sockets("header\n" + text, protocol):
             assert 0 < entry["port"] < 65536
     _system.parse_hosts(text)
     _system.parse_input_chain(text)
+    _system.parse_nft_chains(text)
     _text.key_values(text)
     _text.mask_credentials(text)
     _text.parse_ranges(text)

@@ -76,6 +76,7 @@ def test_whole(folder: Path) -> None:
     assert found["tokenizer"] == ["tokenizer.json", "tokenizer_config.json"]
     assert found["shards"] == {
         "count": 2,
+        "sizes": {"model-1-of-2.safetensors": 3000, "model-2-of-2.safetensors": 2000},
         "missing": [],
         "bytes": 5000,
         "declared_bytes": 4900,

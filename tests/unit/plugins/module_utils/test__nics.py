@@ -116,9 +116,32 @@ def test_routes() -> None:
     assert _nics.default_route(routes[2:]) is None
 
 
-@given(st.text() | st.lists(st.text(alphabet="0123456789ABCDEF \t-eth٣", max_size=80)).map("\n".join))
+NONE6 = "0" * 32
+ROUTES6 = f"""\
+20010db8{"0" * 24} 40 {NONE6} 00 {NONE6} 00000100 00000001 00000000 00000001     eth0
+fe80{"0" * 28} 40 {NONE6} 00 {NONE6} 00000100 00000001 00000000 00000001     eth0
+{NONE6} 00 {NONE6} 00 20010db8{"0" * 23}1 00000400 00000002 00000000 00000003     eth0
+{NONE6} 00 {NONE6} 00 {NONE6} ffffffff 00000001 00000000 00200200       lo
+20010db8{"0" * 23}2 80 {NONE6} 00 {NONE6} 00000000 00000003 00000000 80200001     eth0
+ff00{"0" * 28} 08 {NONE6} 00 {NONE6} 00000100 00000004 00000000 00000001     eth0
+"""
+
+
+def test_routes_of_ipv6() -> None:
+    assert _nics.parse_routes6(ROUTES6) == [
+        {"destination": "2001:db8::/64", "gateway": None, "interface": "eth0", "metric": 256},
+        {"destination": "fe80::/64", "gateway": None, "interface": "eth0", "metric": 256},
+        {"destination": "::/0", "gateway": "2001:db8::1", "interface": "eth0", "metric": 1024},
+    ]
+
+
+@given(
+    st.text()
+    | st.lists(st.text(alphabet="0123456789ABCDEF \t-eth٣", max_size=80)).map("\n".join)
+    | st.lists(st.sampled_from([*ROUTES6.split(), NONE6, "xyz"])).map(" ".join)
+)
 def test_any_text_gives_routes_or_none(text: str) -> None:
-    for route in _nics.parse_routes("header\n" + text):
+    for route in _nics.parse_routes("header\n" + text) + _nics.parse_routes6(text):
         assert "/" in route["destination"]
 
 
@@ -185,6 +208,8 @@ def namespaces() -> Iterator[tuple[str, str]]:
         ip("-n", near, "addr", "add", "192.0.2.1/24", "dev", "wire0")
         ip("-n", near, "addr", "add", "172.17.0.1/16", "dev", "docker0")
         ip("-n", far, "addr", "add", "192.0.2.2/24", "dev", "eth0")
+        ip("-n", near, "addr", "add", "2001:db8::1/64", "dev", "wire0", "nodad")
+        ip("-n", far, "addr", "add", "2001:db8::2/64", "dev", "eth0", "nodad")
         for name, device in ((near, "wire0"), (near, "docker0"), (far, "eth0")):
             ip("-n", name, "link", "set", device, "up")
         yield near, far
@@ -196,7 +221,8 @@ def namespaces() -> Iterator[tuple[str, str]]:
 PROBE = """
 import json
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import _faces
-options = {"timeout_s": 20, "peers": [{"address": "192.0.2.2", "ports": [7]}], "ping": True}
+peers = [{"address": address, "ports": [7]} for address in ("192.0.2.2", "2001:db8::2")]
+options = {"timeout_s": 20, "peers": peers, "ping": True}
 print(json.dumps(_faces.probe(["nic"], options)["facts"]["nic"]))
 """
 
@@ -212,9 +238,13 @@ def test_a_real_network(namespaces: tuple[str, str], collection_path: Path) -> N
     assert face["default_route"] is None
     assert face["serving"]["name"] == "wire0"
     assert [entry["name"] for entry in face["refused"]] == ["docker0", "lo"]
+    peer6 = face["peers"]["2001:db8::2"]
+    assert (peer6["interface"], peer6["source"], peer6["tcp"]) == ("wire0", "2001:db8::1", {"7": "refused"})
+    assert "2001:db8::/64" in [route["destination"] for route in face["routes"]]
     # The far end takes 1500 bytes at most; only a measurement shows that, since the near end says 9000.
-    if shutil.which("ping"):
-        assert (peer["path_mtu"], peer["path_mtu_measured"]) == (1500, True)
-    else:
-        assert (peer["path_mtu"], peer["path_mtu_measured"]) == (9000, False)
-        assert peer["reason"] == "path MTU not measured: ping is not installed"
+    for seen in (peer, peer6):
+        if shutil.which("ping"):
+            assert (seen["path_mtu"], seen["path_mtu_measured"]) == (1500, True)
+        else:
+            assert (seen["path_mtu"], seen["path_mtu_measured"]) == (9000, False)
+            assert seen["reason"] == "path MTU not measured: ping is not installed"

@@ -59,6 +59,15 @@ def test_a3(tool: Tool, host: Host) -> None:
     assert (face["firmware_version"], face["npu_smi_version"]) == ("7.8.0.5.216", "25.5.1")
 
 
+def test_the_superpod_of_a_host_whose_first_npu_is_not_0(tool: Tool, host: Host) -> None:
+    """As in a virtual machine that was given half of the NPUs."""
+    half = 'sed "/^| 0     Asc/,/^| 3     Asc/{/^| 3     Asc/!d}" info-a3-25.5.1.txt'
+    tool("npu-smi", f'[ "$3" = spod-info ] && [ "$5" != 3 ] && exit 3\n{script("INFO").replace("cat INFO", half)}')
+    face = look(host(files(16)))
+    assert face["chips"][0]["npu"] == 3
+    assert face["superpod_id"] == 3
+
+
 def test_a2_has_no_superpod_and_that_is_no_fault(tool: Tool, host: Host) -> None:
     tool("npu-smi", script("info-a2-910b3.txt", "mapping-a2.txt", "echo not supported; exit 1"))
     face = look(host(files(8)))
