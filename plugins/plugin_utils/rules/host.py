@@ -52,10 +52,12 @@ def clock(ctx: Context, host: str) -> Iterator[Problem]:
 
 @rule("PD-HOST-004", ERROR, "a disk is too small", per="host", source="collection")
 def disk(ctx: Context, host: str) -> Iterator[Problem]:
-    """The image with its layers takes about 20 GiB in the container engine's folder, twice that during a build."""
+    """The image with its layers takes about 20 GiB in the container engine's folder (containerd's, where that keeps
+    images), twice that during a build.
+    """
     if not ctx.services_on(host):
         return
-    root = ctx.fact(host, "host.engine.root_dir")
+    root = ctx.fact(host, "host.engine").get("image_dir") or ctx.fact(host, "host.engine.root_dir")
     free = (ctx.fact(host, "host.disks").get(root) or {}).get("free_bytes")
     if free is None:
         raise Missing(f"free space of {root} on {host} is not known")

@@ -140,7 +140,8 @@ def way_to_peers(ctx: Context, host: str) -> Iterator[Problem]:
 def peers_answer(ctx: Context, host: str) -> Iterator[Problem]:
     """There is no route to the peer, or its ports do not answer at all.
 
-    "Refused" is fine before a launch: the host answers. Silence means a firewall drops packets or the network is cut.
+    "Refused" is fine before a launch: the host answers. Silence means a firewall drops packets or the network is cut;
+    so may "No route to host", with which firewalld turns connections away.
     """
     seen = ctx.fact(host, "nic.peers")
     for other in peers_of(ctx, host):
@@ -151,10 +152,11 @@ def peers_answer(ctx: Context, host: str) -> Iterator[Problem]:
         if not way.get("interface") and not way.get("local"):
             yield Problem(f"{other} ({address}): {way.get('reason') or 'no route'}", "a route", "mend the network")
             continue
-        silent = sorted(port for port, answer in (way.get("tcp") or {}).items() if str(answer).startswith("no answer"))
-        if silent:
+        answers = {str(port): str(answer) for port, answer in (way.get("tcp") or {}).items()}
+        closed = sorted((port for port in answers if answers[port] not in ("ok", "refused")), key=int)
+        if closed:
             yield Problem(
-                f"{other} ({address}) does not answer on {', '.join(silent)}",
+                f"{other} ({address}) does not answer on {', '.join(closed)}: {answers[closed[0]]}",
                 "an answer, if only a refusal",
                 f"open these ports from {host} in the firewall of {other}",
                 severity=WARNING,
@@ -276,10 +278,12 @@ def firewall(ctx: Context, host: str) -> Iterator[Problem]:
     """
     found = ctx.fact(host, "host.firewall")
     active = sorted(name for name, state in (found.get("services") or {}).items() if state == "active")
-    if found.get("input_policy") == "DROP" or "firewalld" in active or "ufw" in active:
+    drops = [chain for chain in found.get("nft_input") or [] if chain.get("policy") == "drop"]
+    if found.get("input_policy") == "DROP" or drops or "firewalld" in active or "ufw" in active:
+        policy = "DROP" if drops else found.get("input_policy") or "active"
         ports = ", ".join(f"{p['first']}-{p['last']}" for p in ctx.ports_on(host) if p.get("fixed", True))
         yield Problem(
-            f"{', '.join(active) or 'INPUT policy'} {found.get('input_policy') or 'active'}",
+            f"{', '.join(active) or 'INPUT policy'} {policy}",
             f"peers admitted to {ports}",
             "open these ports between the hosts of the cluster",
         )

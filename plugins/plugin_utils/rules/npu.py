@@ -32,6 +32,13 @@ def chip_values(ctx: Context, host: str, name: str) -> dict[int, Any]:
     return {chip["phy_id"]: chip.get(name) for chip in chips if chip["phy_id"] in wanted}
 
 
+def insist(host: str, name: str, values: dict[int, Any]) -> None:
+    """What hccn_tool did not tell is not checked: silence is no good news."""
+    silent = [number for number, value in values.items() if value is None]
+    if silent:
+        raise Missing(f"hccn_tool of {host} told no {name.replace('_', ' ')} of chips {format_ranges(silent)}")
+
+
 @rule(
     "PD-NPU-001", ERROR, "a chip of the plan does not exist", per="host", chips=True, source="vllm-ascend #632, #2698"
 )
@@ -85,7 +92,11 @@ def npu_smi_works(ctx: Context, host: str) -> Iterator[Problem]:
     """
     if not ctx.fact(host, "npu.chips"):
         reasons = ctx.fact(host, "npu.reasons")
-        yield Problem("; ".join(reasons) or "no chip", "a table of chips", "mend the driver; run as root")
+        yield Problem(
+            "; ".join(reasons) or "no chip",
+            "a table of chips",
+            "run as root; where npu-smi hangs or shows nothing, look at dmesg, mend the driver or reboot",
+        )
 
 
 @rule(
@@ -145,12 +156,13 @@ def links_up(ctx: Context, host: str) -> Iterator[Problem]:
     On a host whose chips talk over HCCS alone these ports may be unused, so there it is a warning.
     """
     severity = None if needs_roce(ctx, host) else WARNING
-    down = [n for n, value in chip_values(ctx, host, "link").items() if value not in (None, "UP")]
+    links, health = chip_values(ctx, host, "link"), chip_values(ctx, host, "net_health")
+    down = [n for n, value in links.items() if value not in (None, "UP")]
     if down:
         yield Problem(
             f"link down on chips {format_ranges(down)}", "UP", "check cables and switch ports", severity=severity
         )
-    sick = {n: v for n, v in chip_values(ctx, host, "net_health").items() if v and str(v).lower() != "success"}
+    sick = {n: v for n, v in health.items() if v and str(v).lower() != "success"}
     if sick:
         yield Problem(
             f"net health {', '.join(sorted(map(str, set(sick.values()))))} on chips {format_ranges(list(sick))}",
@@ -158,6 +170,9 @@ def links_up(ctx: Context, host: str) -> Iterator[Problem]:
             "hccn_tool -i N -net_health -g; check gateway and netdetect address",
             severity=severity,
         )
+    if not down and not sick:
+        insist(host, "link", links)
+        insist(host, "net_health", health)
 
 
 @rule(
@@ -170,11 +185,14 @@ def links_up(ctx: Context, host: str) -> Iterator[Problem]:
 def tls_equal(ctx: Context) -> Iterator[Problem]:
     """The TLS switch of every chip must be the same on all hosts, or no connection between chips comes up."""
     seen: dict[bool, list[str]] = {}
-    for host in ctx.hosts:
-        if ctx.on(host):
-            for value in {v for v in chip_values(ctx, host, "tls").values() if v is not None}:
-                seen.setdefault(bool(value), []).append(host)
-    if len(seen) > 1:
+    switches = {host: chip_values(ctx, host, "tls") for host in ctx.hosts if ctx.on(host)}
+    for host, own in switches.items():
+        for value in {v for v in own.values() if v is not None}:
+            seen.setdefault(bool(value), []).append(host)
+    if len(seen) < 2:
+        for host, own in switches.items():
+            insist(host, "TLS switch", own)
+    else:
         yield Problem(
             f"on: {', '.join(seen[True])}; off: {', '.join(seen[False])}",
             "the same everywhere",
@@ -186,12 +204,15 @@ def tls_equal(ctx: Context) -> Iterator[Problem]:
 def hccn_conf(ctx: Context, host: str) -> Iterator[Problem]:
     """Without it in the container HCCL and Mooncake guess: the service starts, and the tokens are wrong.
 
-    On HCCS alone it may be empty, so there it is a warning. Guides 1 and 2 forget to mount it.
+    On HCCS alone it may be empty, so there it is a warning. Guides 1 and 2 forget to mount it. Lines such as
+    tls_enable_0, which hccn_tool adds by itself, are no addresses.
     """
     conf = ctx.fact(host, "hccn.hccn_conf")
-    if not conf.get("exists") or not conf.get("size_bytes"):
+    lines = conf.get("lines") or []
+    addresses = not lines or any(str(line).startswith("address_") for line in lines)
+    if not conf.get("exists") or not conf.get("size_bytes") or not addresses:
         yield Problem(
-            "missing" if not conf.get("exists") else "empty",
+            "missing" if not conf.get("exists") else "empty" if addresses else "no line address_N in it",
             "the addresses of all chips",
             "configure the chips' addresses (hccn_tool -i N -ip -s), or copy the file from the delivery",
             severity=None if needs_roce(ctx, host) else WARNING,
@@ -340,4 +361,27 @@ def partial_view(ctx: Context, host: str) -> Iterator[Problem]:
     if gone:
         yield Problem(
             f"npu-smi does not show chips {format_ranges(gone)}", "all chips", "look at dmesg; reset or reboot"
+        )
+
+
+@rule("PD-NPU-016", WARNING, "hccn_tool does not work", per="host", chips=True, source="CANN driver, hccn_tool")
+def hccn_tool_works(ctx: Context, host: str) -> Iterator[Problem]:
+    """Engines run on chips of which hccn_tool tells nothing: it is missing, hangs, or the chips serve another caller.
+
+    Links, network health and TLS switches of these chips are then not checked.
+    """
+    wanted = {number for engine in ctx.on(host) for number in engine.devices} & set(ctx.fact(host, "npu.device_nodes"))
+    told = {
+        chip["phy_id"]
+        for chip in ctx.fact(host, "hccn.chips")
+        if any(chip.get(name) is not None for name in ("link", "net_health", "vnic", "tls"))
+    }
+    silent = sorted(wanted - told)
+    if silent:
+        reasons = [str(reason) for reason in ctx.fact(host, "hccn.reasons") if str(reason).startswith("hccn_tool")]
+        yield Problem(
+            f"nothing told of chips {format_ranges(silent)}: {'; '.join(reasons[:2]) or 'no reason given'}",
+            "an answer from each chip",
+            "run hccn_tool -i N -link -g by hand; where it hangs look at dmesg and reboot, "
+            "where it is busy stop the monitor that calls it",
         )

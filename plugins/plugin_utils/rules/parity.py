@@ -162,12 +162,18 @@ def model_digest(ctx: Context) -> Iterator[Problem]:
     silence.
     """
     seen: dict[str, list[str]] = {}
+    contents: list[dict[str, Any]] = []
     for host in sorted({engine.host for engine in ctx.engines}):
-        digest = ctx.model(host).get("digest")
-        if digest:
-            seen.setdefault(str(digest)[:12], []).append(host)
+        model = ctx.model(host)
+        if model.get("digest"):
+            seen.setdefault(str(model["digest"])[:12], []).append(host)
+            contents.append({**(model.get("digests") or {}), **((model.get("shards") or {}).get("sizes") or {})})
     if len(seen) > 1:
-        yield Problem(listed(seen), "one digest", "copy the model folder anew to the hosts that differ")
+        names = sorted({name for one in contents for name in one})
+        differ = [name for name in names if any(one.get(name) != contents[0].get(name) for one in contents)]
+        rest = f" and {len(differ) - 3} more files" if len(differ) > 3 else ""
+        files = f"; not the same: {', '.join(differ[:3])}{rest}" if differ else ""
+        yield Problem(listed(seen) + files, "one digest", "copy the model folder anew to the hosts that differ")
 
 
 @rule(

@@ -172,6 +172,21 @@ def chip(host: str, number: int, **values: Any) -> Change:
     return change
 
 
+def hung(*numbers: int) -> Change:
+    """Chips of d1 of which hccn_tool gets no answer."""
+
+    def change(plan: Plan, facts: Facts) -> None:
+        for number in numbers:
+            facts["d1"]["hccn"]["chips"][number] = {
+                name: value if name == "phy_id" else None
+                for name, value in facts["d1"]["hccn"]["chips"][number].items()
+            }
+        listed = f"{numbers[0]}-{numbers[-1]}"
+        facts["d1"]["hccn"]["reasons"] = [f"hccn_tool -i {listed} -link -g: no answer"]
+
+    return change
+
+
 def sparse(role: str, key: str, value: Any) -> Change:
     return arg(role, f"additional-config/sparse_kv_offload_config/{key}", value)
 
@@ -341,6 +356,12 @@ EXAMPLES: dict[str, Example] = {
     "PD-NPU-013": Example("sparse", second_engine("d1"), "d1", "0-15"),
     "PD-NPU-014": Example("sparse", fact("d1", "npu/generation", "A2"), "d1", "A2", "A3"),
     "PD-NPU-015": Example("sparse", chip("d1", 7, phy_id=99), "d1", "chips 7"),
+    "PD-NPU-016": Example(
+        "sparse",
+        both(fact("d1", "hccn/chips", []), fact("d1", "hccn/reasons", ["hccn_tool is not installed"])),
+        "d1",
+        "chips 0-15: hccn_tool is not installed",
+    ),
     # ---- hosts ----
     "PD-HOST-001": Example(
         "sparse", lambda plan, facts: facts.update(d1={"unreachable": "timed out"}), "d1", "timed out"
@@ -587,10 +608,48 @@ MORE: dict[str, tuple[Example, ...]] = {
             "sparse",
             fact("d1", "nic/peers/192.0.2.10/tcp", {"29180": "no answer within 3 s"}),
             "d1",
-            "29180",
+            "29180: no answer within 3 s",
+            severity="warning",
+        ),
+        Example(  # what firewalld answers
+            "sparse",
+            fact("d1", "nic/peers/192.0.2.10/tcp", {"29180": "No route to host", "50000": "refused"}),
+            "d1",
+            "29180: No route to host",
             severity="warning",
         ),
     ),
+    "PD-NIC-011": (
+        Example(
+            "sparse",
+            fact("d1", "host/firewall/nft_input", [{"name": "input", "policy": "drop"}]),
+            "d1",
+            "INPUT policy DROP",
+        ),
+    ),
+    "PD-HOST-004": (
+        Example(  # images that containerd keeps, on a disk of their own
+            "sparse",
+            both(
+                fact("d1", "host/engine/image_dir", "/var/lib/containerd"),
+                fact("d1", "host/disks", {"/var/lib/containerd": {"free_bytes": 12 * GIB}}),
+            ),
+            "d1",
+            "12 GiB free in /var/lib/containerd",
+        ),
+    ),
+    "PD-PARITY-009": (
+        Example(
+            "sparse",
+            both(model("d1", "digest", "aa" * 32), model("d1", "shards/sizes", {"model-1.safetensors": 7})),
+            "",
+            "; not the same: model-1.safetensors",
+        ),
+    ),
+    "PD-NPU-009": (
+        Example("mooncake", fact("d1", "hccn/hccn_conf/lines", ["tls_enable_0=0"]), "d1", "no line address_N"),
+    ),
+    "PD-NPU-016": (Example("sparse", hung(5, 6), "d1", "chips 5-6: hccn_tool -i 5-6 -link -g: no answer"),),
     "PD-NPU-003": (
         Example(
             "sparse", chip("d1", 2, processes=[{"pid": 7, "name": "python", "container": None}]), "d1", "process 7"

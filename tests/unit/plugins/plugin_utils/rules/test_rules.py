@@ -22,6 +22,7 @@ from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.
     EXAMPLES,
     MORE,
     Example,
+    hung,
 )
 
 
@@ -110,6 +111,22 @@ def test_empty_facts_are_never_a_pass() -> None:
     unchecked = {finding.rule for finding in findings if finding.severity == NOT_CHECKED and finding.host == "d1"}
     assert {"PD-NPU-001", "PD-NPU-002", "PD-NIC-002", "PD-PORT-004", "PD-MODEL-002", "PD-HOST-006"} <= unchecked
     assert "the rule itself failed" not in " ".join(finding.found for finding in findings)
+
+
+def test_a_hung_hccn_tool_is_never_a_pass() -> None:
+    plan, facts = cluster("sparse")
+    hung(3, 4)(plan, facts)
+    verdict = rules.judge(plan, facts)
+    told = {finding.rule: (finding.severity, finding.host, finding.found) for finding in verdict.findings}
+    assert told["PD-NPU-016"][:2] == (WARNING, "d1")
+    assert told["PD-NPU-007"][:2] == (NOT_CHECKED, "d1")
+    assert told["PD-NPU-008"][:2] == (NOT_CHECKED, "")
+    assert "no TLS switch of chips 3-4" in told["PD-NPU-008"][2]
+    # What the other chips show still counts.
+    facts["p1"]["hccn"]["chips"][0]["tls"] = True
+    facts["d1"]["hccn"]["chips"][0]["link"] = "DOWN"
+    told = {finding.rule: (finding.severity, finding.host) for finding in rules.judge(plan, facts).findings}
+    assert (told["PD-NPU-007"], told["PD-NPU-008"]) == ((WARNING, "d1"), (ERROR, ""))
 
 
 def test_engines_without_chips_are_not_told_what_chips_need() -> None:
