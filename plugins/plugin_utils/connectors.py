@@ -84,10 +84,23 @@ def proxy_flavour(config: Mapping[str, Any]) -> str:
     return LAYERWISE if names(config) & set(_LAYERWISE) else STANDARD
 
 
-def binds_kv_port(config: Mapping[str, Any], role: str) -> bool:
-    """Whether engines of the role listen on ``kv_port`` and above: SfaRemoteD2H only on decode."""
+def needs_kv_ports(config: Mapping[str, Any], role: str) -> bool:
+    """Whether engines of the role have ``kv_port`` and the ports above to themselves: SfaRemoteD2H only on decode.
+
+    Also where nobody listens: ranks tell each other apart by these numbers (mooncake_layerwise_connector.py,
+    ``side_channel_path``).
+    """
     found = names(config)
     return any(is_sized(name) for name in found) or (SFA in found and role == "decode")
+
+
+def listens_on_kv_ports(config: Mapping[str, Any], role: str) -> bool:
+    """Whether they listen there: who is asked for KV does, or, layer by layer, who is given it.
+
+    ``KVCacheSendingThread`` of mooncake_connector.py, ``KVCacheRecvingLayerThread`` of mooncake_layerwise_connector.py.
+    """
+    listening = {"decode" if name in _LAYERWISE else "prefill" for name in names(config) if port_is_derived(name)}
+    return role in listening
 
 
 def stated_kv_port(config: Mapping[str, Any]) -> int | None:

@@ -27,6 +27,7 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.topology im
 RPC_PORT = 13389
 
 _KV = "KV transfer control"
+_KV_NAME = "KV transfer control (its number only, not bound)"
 
 KvConfigs = Mapping[tuple[str, str], Mapping[str, Any]]
 
@@ -228,14 +229,13 @@ class _Allocation:
         config = self.kv_configs[(head.role, head.host)]
         name = f"{instance.role}_kv_port"
         own = self.profile.name == "custom"  # there the user's configuration has the port, if it has one
-        if not connectors.binds_kv_port(config, instance.role):
+        if not connectors.needs_kv_ports(config, instance.role):
             return
         base = connectors.stated_kv_port(config) if own else self.settings.of_host(head.host, name)
         if (base is not None) != stated or (own and base is None):
             return
-        taken = any(
-            e.purpose == _KV and e.owner.startswith(instance.role) for h in instance.hosts for e in self.book.on(h)
-        )
+        others = [e for h in instance.hosts for e in self.book.on(h) if e.purpose in (_KV, _KV_NAME)]
+        taken = any(e.owner.startswith(instance.role) for e in others)
         spans = [(engine.host, *_share(engine, instance)) for engine in instance.engines]
         if base is None:
             chips = max(len(self.hosts[e.host].chips) for e in instance.engines)
@@ -245,9 +245,10 @@ class _Allocation:
         elif taken and not own:  # stated once for the role: further instances of a host follow the first
             base = self.book.find(base, spans)
         self.plan.kv[instance.name] = base
+        purpose = _KV if connectors.listens_on_kv_ports(config, instance.role) else _KV_NAME
         for engine, (host, offset, length) in zip(instance.engines, spans, strict=True):
             first = base + offset
-            self._note(host, first, first + length - 1, engine.name, _KV, self.hosts[host].address)
+            self._note(host, first, first + length - 1, engine.name, purpose, self.hosts[host].address)
 
     def _hccl(self) -> None:
         for instance in self.instances:

@@ -432,7 +432,7 @@ def engine_ids(ctx: Context) -> Iterator[Problem]:
 )
 def kv_port(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """Prefill finds decode's ranks at kv_port and above. Without one vLLM takes 14579 for every engine of the host."""
-    if engine.transfer and kinds.binds_kv_port(engine.transfer, engine.role):
+    if engine.transfer and kinds.needs_kv_ports(engine.transfer, engine.role):
         for part in engine.parts:
             name = str(part.get("kv_connector"))
             if (name == kinds.SFA or name in MOONCAKE_P2P) and part.get("kv_port") is None:

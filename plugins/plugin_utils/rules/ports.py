@@ -350,7 +350,7 @@ def has_ports(ctx: Context, engine: Engine) -> Iterator[Problem]:
         port = int(known(engine.args.get("port"), f"HTTP port of {engine.name}"))
         if not listed(port, port):
             yield Problem(f"HTTP port {port} of {engine.name} is not in the port table", "listed", "report it")
-    if engine.transfer and connectors.binds_kv_port(engine.transfer, engine.role):
+    if engine.transfer and connectors.needs_kv_ports(engine.transfer, engine.role):
         bases = [int(part["kv_port"]) for part in engine.parts if part.get("kv_port") is not None]
         if not bases:
             yield Problem(f"{engine.name} has no kv_port", "a kv_port", f"set {engine.role}_kv_port")

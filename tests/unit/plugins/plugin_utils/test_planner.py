@@ -497,9 +497,18 @@ def test_kv_ports_count_over_all_ranks() -> None:
     spans = [
         (e["host"], e["first"], e["last"])
         for e in made["ports"]
-        if e["purpose"] == "KV transfer control" and e["host"] != "p1"
+        if e["purpose"].startswith("KV transfer control") and e["host"] != "p1"
     ]
     assert spans == [("d1", 36000, 36015), ("d2", 36016, 36031)]
+
+
+@pytest.mark.parametrize(
+    ("profile", "listening"),
+    [("mooncake", {"prefill"}), ("mooncake_layerwise", {"decode"}), ("sparse_kv_offload", {"decode"})],
+)
+def test_whoever_is_asked_for_kv_or_given_it_layer_by_layer_listens(profile: str, listening: set[str]) -> None:
+    made = planned(pd_profile=profile)
+    assert {e["owner"].split("-")[0] for e in made["ports"] if e["purpose"] == "KV transfer control"} == listening
 
 
 def test_instances_on_one_host_have_kv_ports_of_their_own() -> None:
