@@ -214,7 +214,8 @@ class _Allocation:
         asked = self.settings.of_host(head.host, "pd_master_port")
         port = self._rendezvous(head.host, asked if stated else None, asked)
         self.plan.master[instance.name] = port
-        self._note(head.host, port, port, head.name, "rendezvous of hosts", "0.0.0.0")  # torch's TCPStore asks for no address
+        # torch's TCPStore takes no address to listen on.
+        self._note(head.host, port, port, head.name, "rendezvous of hosts", "0.0.0.0")
 
     def _rendezvous(self, host: str, stated: int | None, default: int) -> int:
         """A stated port, or the next free one where another instance of the host has it already."""
