@@ -69,6 +69,30 @@ def test_a_face_that_breaks_or_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert facts["nic"]["interfaces"]
 
 
+def test_a_host_on_which_every_tool_hangs(
+    tool: Callable[[str, str], Path], host: Callable[[dict[str, str]], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each tool has its time limit, the whole has another, and what needs no tool is known all the same."""
+    for name in ("npu-smi", "hccn_tool", "systemctl", "iptables", "nft", "ping"):
+        tool(name, "exec sleep 300")
+    monkeypatch.setattr(_hccn, "TIME_LIMIT_S", 1.0)
+    files = {f"/dev/davinci{number}": "" for number in range(16)}
+    root = host({**files, "/proc/meminfo": "MemTotal: 8 kB\n", "/sys/module/nf_tables/": ""})
+    options = {**OPTIONS, "timeout_s": 3.0, "ping_hccs": ["192.0.2.1"] * 16, "peers": [{"address": "127.0.0.1"}]}
+    start = time.monotonic()
+    facts = _faces.probe(_faces.FACES, options, Tree(str(root)))["facts"]
+    assert time.monotonic() - start < 5
+    told = {face: " ".join(facts[face]["reasons"]) for face in ("npu", "nic", "hccn", "host")}
+    assert "npu-smi info gave no answer within" in told["npu"]
+    assert "hccn_tool -i 0-15 -link -g: " in told["hccn"]
+    assert {ping["ok"] for ping in facts["hccn"]["pings"]} == {None}
+    assert facts["npu"]["device_nodes"] == list(range(16))
+    assert facts["host"]["memory"]["total_bytes"] == 8192
+    assert facts["host"]["hostname"]
+    assert facts["nic"]["peers"]["127.0.0.1"]["local"]
+    assert "the probe of this face failed" not in " ".join(told.values())
+
+
 @pytest.mark.parametrize(
     ("states", "asked"),
     [("inactive active", False), ("failed active", False), ("active active", True), ("inactive inactive", True)],
