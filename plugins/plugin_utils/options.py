@@ -125,6 +125,8 @@ class OptionTable:
         while queue:
             token = queue.pop(0)
             if not _is_option(token):
+                if "model" in result:
+                    raise OptionError(f"{token!r} belongs to no option, and {result['model']!r} is the model already")
                 result["model"] = token
                 continue
             token, has_value, inline = token.partition("=") if not token.startswith(_OPTIMISE) else (token, "", "")
@@ -217,8 +219,8 @@ class OptionTable:
 
 
 def _is_option(token: str) -> bool:
-    """A word that starts an option: a dash, but not a negative number."""
-    if not token.startswith("-") or token == "-":
+    """A word that starts an option, as argparse has it: a dash, but no negative number and no blank in the name."""
+    if not token.startswith("-") or token == "-" or " " in token.partition("=")[0]:
         return False
     try:
         float(token)
@@ -228,8 +230,8 @@ def _is_option(token: str) -> bool:
 
 
 def _take(queue: list[str], token: str) -> str:
-    if not queue:
-        raise OptionError(f"{token} wants a value")
+    if not queue or _is_option(queue[0]):
+        raise OptionError(f"{token} wants a value" + (f", not {queue[0]}" if queue else ""))
     return queue.pop(0)
 
 

@@ -1,17 +1,18 @@
 # Copyright (c) 2026 vllm_ascend.pd_serving contributors
 # SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
-"""A deployment as data: its engines with their arguments as meaning, and the instances that they form."""
+"""One engine of a deployment: its arguments as meaning, its environment, its place."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.environment import OWNED as OWNED_ENV
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.environment import PATH_LIKE
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.options import OptionTable
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.options import OptionError, OptionTable
 
 VLLM_PORT, VLLM_RPC_PORT, VLLM_MASTER_PORT = 8000, 29550, 29501  # vLLM's own defaults
 
@@ -19,7 +20,7 @@ ROLES = {"prefill": "prefill", "decode": "decode", "mixed": "engine"}
 
 
 class NotExpressible(ValueError):
-    """A deployment that no inventory can describe; the message says why."""
+    """A deployment that could not start, or that no inventory can describe; the message says why."""
 
 
 @dataclass
@@ -33,9 +34,14 @@ class Engine:
     paths: dict[str, list[str]]
     devices: list[int] | None  # as ASCEND_RT_VISIBLE_DEVICES says
     kv: dict[str, Any]
+    faults: list[str] = field(default_factory=list)  # for which vLLM would not start it
 
     def number(self, name: str, default: int) -> int:
-        return int(self.options.get(name, default))
+        value = self.options.get(name, default)
+        try:
+            return int(value)
+        except (TypeError, ValueError):
+            raise NotExpressible(f"--{name} of an engine on node {self.node} is no number: {value!r}") from None
 
     @property
     def dp(self) -> int:
@@ -52,6 +58,10 @@ class Engine:
     @property
     def start_rank(self) -> int:
         return self.number("data-parallel-rank" if self.external else "data-parallel-start-rank", 0)
+
+    @property
+    def http_port(self) -> int:
+        return self.number("port", VLLM_PORT)
 
     @property
     def nnodes(self) -> int:
@@ -77,30 +87,23 @@ class Engine:
         return self.world * self.local_ranks
 
 
-@dataclass
-class Instance:
-    """Engines that share one data-parallel group, in rank order."""
-
-    role: str
-    engines: list[Engine] = field(default_factory=list)
-
-    @property
-    def nodes(self) -> list[int]:
-        return list(dict.fromkeys(engine.node for engine in self.engines))
-
-    def on(self, node: int) -> list[Engine]:
-        return [engine for engine in self.engines if engine.node == node]
-
-
 def vllm_versions(source: str) -> tuple[str, str] | None:
-    """``releases/v0.22.1rc`` -> (0.22.1, 0.22.1rc1)."""
-    found = re.search(r"releases/v(\d+\.\d+\.\d+)rc\b", source)
-    return (found[1], f"{found[1]}rc1") if found else None
+    """``releases/v0.22.1rc`` -> (0.22.1, 0.22.1rc1), ``releases/v0.23.0`` -> (0.23.0, 0.23.0)."""
+    found = re.search(r"\bv(\d+\.\d+\.\d+)(rc\d*)?(?![\w.-])", source)
+    if found is None:
+        return None
+    suffix = "rc1" if found[2] == "rc" else found[2] or ""
+    return found[1], found[1] + suffix
 
 
 def read_engine(data: Mapping[str, Any], table: OptionTable) -> Engine:
     """One engine of the data; owned variables are split off its environment."""
-    options = table.parse(data["argv"])
+    node = data["node"]
+    try:
+        options = table.parse(data["argv"])
+    except OptionError as error:
+        raise NotExpressible(f"vLLM would refuse the arguments of an engine on node {node}: {error}") from None
+    faults = [f"an engine on node {node}: {fault}" for fault in _no_json(options, table)]
     env: dict[str, str] = {}
     paths: dict[str, list[str]] = {}
     devices = None
@@ -116,31 +119,17 @@ def read_engine(data: Mapping[str, Any], table: OptionTable) -> Engine:
         elif name not in OWNED_ENV:
             env[name] = text
     kv = options.pop("kv-transfer-config", None) or {}
-    return Engine(data["node"], ROLES[data["role"]], options, env, paths, devices, kv)
+    if not isinstance(kv, Mapping):
+        raise NotExpressible("; ".join(faults) or f"--kv-transfer-config of an engine on node {node} is no mapping")
+    return Engine(node, ROLES[data["role"]], options, env, paths, devices, dict(kv), faults)
 
 
-def group(engines: Iterable[Engine], nodes: Sequence[str]) -> list[Instance]:
-    """Engines to instances: by rendezvous where there is one, else each engine is its own."""
-    instances: dict[Any, Instance] = {}
-    for engine in engines:
-        options = engine.options
-        own = nodes[engine.node]
-        if engine.nnodes > 1:
-            key: tuple[Any, ...] = (engine.role, "nnodes", options.get("master-addr"), options.get("master-port"))
-        elif engine.external or engine.local_ranks < engine.dp:
-            address = options.get("data-parallel-address", own)
-            key = (engine.role, "ranks", address, options.get("data-parallel-rpc-port"))
-        else:
-            key = (engine.role, "alone", engine.node, options.get("port", VLLM_PORT))
-        while key in instances and any(_same_rank(engine, other) for other in instances[key].engines):
-            key = (*key, "next")  # the same rank again: another group that shares address and port
-        instances.setdefault(key, Instance(engine.role)).engines.append(engine)
-    for instance in instances.values():
-        instance.engines.sort(key=lambda e: (e.number("node-rank", 0), e.start_rank))
-    return list(instances.values())
-
-
-def _same_rank(one: Engine, other: Engine) -> bool:
-    if one.nnodes > 1:
-        return one.number("node-rank", 0) == other.number("node-rank", 0)
-    return one.start_rank == other.start_rank
+def _no_json(options: Mapping[str, Any], table: OptionTable) -> Iterator[str]:
+    """Values that begin as JSON and are none."""
+    for name, value in options.items():
+        option = table.get(name)
+        if option is not None and option.json and isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+            try:
+                json.loads(value)
+            except ValueError as error:
+                yield f"--{name} is no JSON: {error}"

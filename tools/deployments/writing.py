@@ -17,14 +17,12 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables i
 
 from tools.deployments.connector_config import comparable_kv, in_mooncake_band, strip_derived
 from tools.deployments.factoring import all_equal, common, remainder
+from tools.deployments.grouping import Instance, group
 from tools.deployments.reading import (
     VLLM_MASTER_PORT,
-    VLLM_PORT,
     VLLM_RPC_PORT,
     Engine,
-    Instance,
     NotExpressible,
-    group,
     read_engine,
     vllm_versions,
 )
@@ -43,7 +41,8 @@ class Writer:
         self.versions = versions or (default.vllm, default.vllm_ascend)
         self.table = option_table(self.versions[0])
         self.engines = [read_engine(engine, self.table) for engine in deployment["engines"]]
-        self.instances = group(self.engines, self.nodes)
+        self.chips_per_node = int(deployment.get("npu_per_node", 16))
+        self.instances = group(self.engines, self.nodes, self.chips_per_node)
         self.roles = [role for role in ("prefill", "decode", "engine") if any(e.role == role for e in self.engines)]
         self.all: dict[str, Any] = {}
         self.groups: dict[str, dict[str, Any]] = {role: {} for role in self.roles}
@@ -86,7 +85,7 @@ class Writer:
         self.all["pd_model_path"] = models.pop() or self.deployment["model"]
         if self.versions != (PROFILES[self.profile].vllm, PROFILES[self.profile].vllm_ascend):
             self.all |= {"pd_vllm_version": self.versions[0], "pd_vllm_ascend_version": self.versions[1]}
-        per_node = int(self.deployment.get("npu_per_node", 16))
+        per_node = self.chips_per_node
         if per_node == 8:
             self.all["pd_npu_generation"] = "A2"
         elif per_node != 16:
@@ -191,9 +190,7 @@ class Writer:
                 result[option.replace("-", "_")] = head.number(option, 1)
         if head.external:
             result["data_parallel_mode"] = "external"
-        elif (
-            len(instance.engines) > 1 and not any(engine.headless for engine in instance.engines)
-        ) or head.options.get("data-parallel-hybrid-lb"):
+        elif head.options.get("data-parallel-hybrid-lb"):
             result["data_parallel_mode"] = "hybrid"
         return result
 
@@ -232,10 +229,7 @@ class Writer:
             if instance.engines[0].nnodes > 1 or len(instance.nodes) == 1:
                 continue
             ranks = {node: sum(engine.local_ranks for engine in instance.on(node)) for node in instance.nodes}
-            total = sum(ranks.values())
-            if total != instance.engines[0].dp:
-                raise NotExpressible(f"ranks on nodes {ranks} do not add up to {instance.engines[0].dp}")
-            share, over = divmod(total, len(ranks))
+            share, over = divmod(sum(ranks.values()), len(ranks))
             usual = [share + (position < over) for position in range(len(ranks))]
             if list(ranks.values()) != usual:
                 for node, count in ranks.items():
@@ -250,7 +244,7 @@ class Writer:
             for node in self.hosts:
                 serving = [e for e in self.engines if e.node == node and e.role == role and not e.headless]
                 if serving:
-                    bases[node] = min(e.number("port", VLLM_PORT) for e in serving)
+                    bases[node] = min(e.http_port for e in serving)
             self._role_value(role, f"{role}_port", bases, default[role])
             self._role_value(role, f"{role}_kv_port", self._kv_ports(role), None)
         self._rendezvous("pd_data_parallel_rpc_port", "data-parallel-rpc-port", RPC_PORT, VLLM_RPC_PORT)
@@ -264,26 +258,23 @@ class Writer:
         for engine in (engine for engine in self.engines if engine.role == role):
             for part in connectors.walk(engine.kv):
                 port = part.get("kv_port")
-                if port is not None and not in_mooncake_band(int(port), int(self.deployment.get("npu_per_node", 16))):
+                if port is not None and not in_mooncake_band(int(port), self.chips_per_node):
                     result.setdefault(engine.node, int(port))
         return result
 
     def _rendezvous(self, variable: str, option: str, ours: int, theirs: int) -> None:
+        """The port where an instance's engines meet: for all of its nodes, so that any of them may come first."""
         values: dict[int, int] = {}
+        heads = {instance.engines[0].node for instance in self.instances}
         for instance in self.instances:
             head = instance.engines[0]
             needed = head.nnodes > 1 if option == "master-port" else len(instance.engines) > 1 or head.external
-            if option in head.options:
-                if not needed or head.number(option, theirs) != ours:
-                    values.setdefault(head.node, head.number(option, theirs))
-            elif needed:
-                values.setdefault(head.node, theirs)
-        heads = {instance.engines[0].node for instance in self.instances}
-        if set(values) == heads and len(set(values.values())) == 1:
-            self.all[variable] = next(iter(values.values()))
-        else:
-            for node, value in values.items():
-                self.hosts[node][variable] = value
+            port = head.number(option, theirs)
+            if (option in head.options or needed) and not (needed and port == ours):
+                for node in instance.nodes:
+                    if node == head.node or node not in heads:
+                        values.setdefault(node, port)
+        self._place(variable, values)
 
     def _role_value(self, role: str, name: str, values: Mapping[int, int], default: int | None) -> None:
         if not values:
@@ -309,12 +300,16 @@ class Writer:
         self._per_host("pd_kv_cache_memory_bytes", stated("kv-cache-memory-bytes", None))
 
     def _per_host(self, variable: str, value: Callable[[Engine], Any]) -> None:
-        """A variable of hosts: for all, for the group, or for the host alone, as high as it fits."""
+        """A variable of hosts, from their engines."""
         values: dict[int, Any] = {}
         for engine in self.engines:
             own = value(engine)
             if own and values.setdefault(engine.node, own) != own:
                 raise NotExpressible(f"{variable} differs between engines of node {engine.node}")
+        self._place(variable, values)
+
+    def _place(self, variable: str, values: Mapping[int, Any]) -> None:
+        """Values by node: for all, for the group, or for the host alone, as high as it fits."""
         if not values:
             return
         if len(values) == len(self.hosts) and all_equal(values.values()):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from .test_deployments import NotExpressible, differences, owned_in, plan_of, tool
+from .test_deployments import NotExpressible, cannot_start, differences, owned_in, plan_of, tool
 
 Json = dict[str, Any]
 
@@ -130,7 +130,7 @@ SHAPES: dict[str, Json] = {
             engine(
                 i,
                 "mixed",
-                "--port 8080 -tp 16 --served-model-name a b --max_num_seqs 4 -O3",
+                "--port 8080 -tp 16 --served-model-name a b --max_num_seqs 4",
                 {"kv_connector": "AscendStoreConnector", "kv_role": "kv_both"},
             )
             for i in (0, 1)
@@ -245,36 +245,135 @@ def test_shape(name: str) -> None:
     assert owned_in(tool.yaml.safe_load(tool.to_yaml(shape))) == []
 
 
-@pytest.mark.parametrize(
-    ("shape", "words"),
-    [
-        (pair("-tp 16", "-tp 16", SIDES, LD_LIBRARY_PATH="$HOME/lib:$LD_LIBRARY_PATH"), "other variables"),
-        (
-            deployment(
-                engine(0, "mixed", f"-dp 4 -dpl 1 -dpr 0 -dpa {A} -tp 4"),
-                engine(1, "mixed", f"--headless -dp 4 -dpl 1 -dpr 1 -dpa {A} -tp 4"),
-            ),
-            "do not add up to 4",
+def followers(*words: str, role: str = "mixed", **env: str) -> Json:
+    """One engine on each node, with its words besides the sizes of two ranks."""
+    sizes = "-dp 2 -dpl 1 -tp 16"
+    return deployment(*(engine(node, role, f"{sizes} {own}", **env) for node, own in enumerate(words)))
+
+
+ROLES = {"prefill": P, "decode": D}
+
+#: What could not start, and what is told of it.
+BROKEN: dict[str, tuple[Json, str]] = {
+    "ports of a group differ": (
+        followers(f"--port 8080 -dpa {A} -dpp 13389", f"--headless -dpr 1 -dpa {A}"),
+        f"ranks at {A}:13389 do not add up to 2, each once: 0 on node 0; ranks at {A}:29550 .* 1 on node 1",
+    ),
+    "each node is its own master": (
+        followers(f"-dpr 0 -dpa {A} -dpp 13389", f"-dpr 1 -dpa {B} -dpp 13389"),
+        f"ranks at {B}:13389 do not add up to 2, each once: 1 on node 1",
+    ),
+    "a rank twice": (
+        deployment(*(e for n in (0, 1) for e in ranks(n, "mixed", 0, 2, f"-dp 2 -dpa {A} -dpp 12321 -tp 1", {}))),
+        "do not add up to 2, each once: 0 on node 0, 0 on node 1, 1 on node 0, 1 on node 1",
+    ),
+    "ranks left out": (
+        deployment(*ranks(0, "mixed", 0, 2, f"-dp 4 -dpa {A} -dpp 12321 -tp 1", {})),
+        "do not add up to 4",
+    ),
+    "a node left out": (
+        deployment(engine(0, "mixed", f"--port 8080 -tp 32 -n 2 -r 0 --master-addr {A} --master-port 7001")),
+        f"node ranks at {A}:7001 do not add up to 2, each once: 0 on node 0",
+    ),
+    "nobody serves": (
+        followers(f"--headless -dpa {A} -dpp 13389", f"--headless -dpr 1 -dpa {A} -dpp 13389"),
+        f"rank 0 at {A}:13389 is headless, so nobody serves",
+    ),
+    "headless and alone": (deployment(engine(0, "mixed", "--headless -tp 16")), "has nobody to follow"),
+    "all serve, though one balances": (
+        followers(f"-dpa {A} -dpp 13389", f"--port 8080 -dpr 1 -dpa {A} -dpp 13389"),
+        r"nodes \[1\] are not headless, though rank 0 balances the load of all",
+    ),
+    "one serves, though all balance": (
+        followers(f"-dph -dpa {A} -dpp 13389", f"-dph --headless -dpr 1 -dpa {A} -dpp 13389"),
+        r"nodes \[1\] are headless, though every node balances",
+    ),
+    "another address than that of rank 0": (
+        followers(f"--port 8080 -dpa {C} -dpp 13389", f"--headless -dpr 1 -dpa {C} -dpp 13389"),
+        f"rank 0 is on node 0, which is {A} and not {C}",
+    ),
+    "roles in one group": (
+        deployment(
+            *(
+                engine(n, role, f"{follower(n)} -dp 2 -dpl 1 -dpr {n} -dpa {A} -dpp 13389 -tp 16")
+                for n, role in enumerate(ROLES)
+            )
         ),
-        (
-            deployment(
-                *(
-                    engine(
-                        0,
-                        "mixed",
-                        f"--port {7100 + i} -dp 2 -dpn {i} -tp 8 --seed {i}",
-                        ASCEND_RT_VISIBLE_DEVICES=HALVES[i],
-                    )
-                    for i in (0, 1)
+        "engines of role prefill and of role decode meet",
+    ),
+    "prefill alone": (deployment(engine(0, "prefill", "-tp 16", SIDES[0])), "prefill engines alone are no service"),
+    "a port twice": (
+        deployment(*(engine(0, "mixed", "-tp 8", ASCEND_RT_VISIBLE_DEVICES=half) for half in HALVES)),
+        "2 engines on node 0 listen on port 8000",
+    ),
+    "more chips than there are": (
+        deployment(engine(0, "mixed", "-dp 2 -tp 16")),
+        "engines on node 0 need 32 chips, and it has 16",
+    ),
+    "a chip twice": (
+        deployment(
+            *(
+                engine(0, "mixed", f"--port {8000 + i} -dp 2 -dpn {i} -tp 1", ASCEND_RT_VISIBLE_DEVICES="0,1")
+                for i in (0, 1)
+            )
+        ),
+        "two engines on node 0 want chip 0",
+    ),
+    "fewer chips than needed": (
+        deployment(engine(0, "mixed", "-tp 8", ASCEND_RT_VISIBLE_DEVICES="0,1,2,3")),
+        "needs 8 chips and sees 4",
+    ),
+    "no JSON": (
+        pair(f'{PD[0]} --compilation-config {{"sizes":[1,2]"}}', PD[1], SIDES),
+        "node 0: --compilation-config is no JSON: Expecting ',' delimiter",
+    ),
+    "no number": (pair(PD[0].replace("7100", "$PORT"), PD[1], SIDES), r"--port of an engine on node 0 .*'\$PORT'"),
+    "no value": (pair(f"--data-parallel-rpc-port {PD[0]}", PD[1], SIDES), "--data-parallel-rpc-port wants a value"),
+    "a word too many": (pair(f"{PD[0]} 12321", PD[1], SIDES), "'12321' belongs to no option"),
+}
+
+#: What could, but not out of an inventory.
+UNSAID: dict[str, tuple[Json, str]] = {
+    "a path of another variable": (
+        pair(*PD, SIDES, LD_LIBRARY_PATH="$HOME/lib:$LD_LIBRARY_PATH"),
+        "is built from other variables",
+    ),
+    "engines of one node differ": (
+        deployment(
+            *(
+                engine(
+                    0,
+                    "mixed",
+                    f"--port {7100 + i} -dp 2 -dpn {i} -tp 8 --seed {i}",
+                    ASCEND_RT_VISIBLE_DEVICES=HALVES[i],
                 )
-            ),
-            "differ in seed",
+                for i in (0, 1)
+            )
         ),
-    ],
-)
-def test_what_no_inventory_can_say_is_refused(shape: Json, words: str) -> None:
+        "differ in seed",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", [*BROKEN, *UNSAID])
+def test_what_no_inventory_can_say_is_refused(name: str) -> None:
+    shape, words = {**BROKEN, **UNSAID}[name]
     with pytest.raises(NotExpressible, match=words):
         tool.to_inventory(shape)
+
+
+#: What the count without the tool cannot know: to whom an address belongs, ports, chips by number.
+UNCOUNTED = {"another address than that of rank 0", "a port twice", "a chip twice", "fewer chips than needed"}
+
+
+@pytest.mark.parametrize("name", sorted(BROKEN.keys() - UNCOUNTED))
+def test_what_could_not_start_is_also_found_without_the_tool(name: str) -> None:
+    assert cannot_start(BROKEN[name][0])
+
+
+@pytest.mark.parametrize("name", [*SHAPES, *UNSAID])
+def test_what_could_start_is_not_held_for_broken(name: str) -> None:
+    assert cannot_start({**SHAPES, **{key: shape for key, (shape, _words) in UNSAID.items()}}[name]) is None
 
 
 @pytest.mark.parametrize(
