@@ -22,12 +22,17 @@ def needs_roce(ctx: Context, host: str) -> bool:
     return any(engine.uses_mooncake or len(ctx.of_instance(engine.data["instance"])) > 1 for engine in ctx.on(host))
 
 
+def of_the_tool(ctx: Context, host: str) -> list[str]:
+    """Why hccn_tool did not tell something, without what else the probe's face could not read."""
+    return [str(reason) for reason in ctx.fact(host, "hccn.reasons") if str(reason).startswith("hccn_tool")]
+
+
 def chip_values(ctx: Context, host: str, name: str) -> dict[int, Any]:
     """A value of hccn_tool for each chip that the plan uses."""
     wanted = {number for engine in ctx.on(host) for number in engine.devices}
     chips = ctx.fact(host, "hccn.chips")
     if not chips and wanted:
-        reasons = ctx.fact(host, "hccn.reasons")
+        reasons = of_the_tool(ctx, host)
         raise Missing(f"hccn_tool of {host} told nothing{': ' + reasons[0] if reasons else ''}")
     return {chip["phy_id"]: chip.get(name) for chip in chips if chip["phy_id"] in wanted}
 
@@ -378,9 +383,9 @@ def hccn_tool_works(ctx: Context, host: str) -> Iterator[Problem]:
     }
     silent = sorted(wanted - told)
     if silent:
-        reasons = [str(reason) for reason in ctx.fact(host, "hccn.reasons") if str(reason).startswith("hccn_tool")]
+        reasons = "; ".join(of_the_tool(ctx, host)[:2]) or "no reason given"
         yield Problem(
-            f"nothing told of chips {format_ranges(silent)}: {'; '.join(reasons[:2]) or 'no reason given'}",
+            f"nothing told of chips {format_ranges(silent)}: {reasons}",
             "an answer from each chip",
             "run hccn_tool -i N -link -g by hand; where it hangs look at dmesg and reboot, "
             "where it is busy stop the monitor that calls it",
