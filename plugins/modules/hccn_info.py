@@ -9,7 +9,13 @@ short_description: Network ports of the NPUs of an Ascend host
 version_added: 0.1.0
 description:
   - Asks C(hccn_tool) about link, health, addresses and TLS switch of every NPU, and reads C(/etc/hccn.conf).
-  - NPUs are asked side by side; one that does not answer does not hold up the others.
+  - NPUs are asked side by side, each one question at a time, and again for some seconds while C(hccn_tool) says that it
+    is busy. One that does not answer does not hold up the others, and is asked nothing more.
+notes:
+  - C(hccn_tool) of recent drivers adds a line C(tls_enable_N) to C(/etc/hccn.conf) by itself when it is first asked for
+    the TLS switch of chip N, whoever asks.
+  - Of 16 chips with 0.1 to 0.5 s a call it takes 0.5 to 2.5 s; a call that hangs is ended after 20 s, and
+    O(timeout_s) bounds everything.
 extends_documentation_fragment:
   - vllm_ascend.pd_serving.attributes.info_module
   - vllm_ascend.pd_serving.probe
@@ -70,7 +76,8 @@ hccn:
           description: V(UP) or V(DOWN).
           type: str
         tls:
-          description: Whether the TLS switch is on. It must be the same on all hosts.
+          description:
+            - Whether the TLS switch is on. It must be the same on all hosts. A chip without a certificate has none on.
           type: bool
     hccn_conf:
       description: The file C(/etc/hccn.conf).
