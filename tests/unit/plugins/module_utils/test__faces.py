@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Callable
@@ -11,7 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import _containers, _faces, _hccn, _host, _model
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import (
+    _containers,
+    _faces,
+    _hccn,
+    _host,
+    _model,
+    _nics,
+    _npu,
+    _system,
+)
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._docker_api import DockerError
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._parallel import Deadline
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._run import Runner
@@ -115,6 +125,52 @@ def test_a_stopped_engine_is_not_started_by_asking(
     seen = _faces._engine(["host"], options, Runner(Deadline(5)))
     assert bool(questions) == asked
     assert seen.engine["reason"]
+
+
+class Noise(Tree):
+    """A host in whose files anything may stand."""
+
+    def __init__(self, draw: Callable[[], str], names: list[str]) -> None:
+        super().__init__("/nonexistent")
+        self.draw, self.entries = draw, names
+
+    def text(self, path: str, reasons: list[str] | None = None) -> str | None:
+        return self.draw()
+
+    def names(self, path: str, reasons: list[str] | None = None) -> list[str]:
+        return self.entries
+
+    def exists(self, path: str) -> bool:
+        return path.endswith("flags")
+
+    def link(self, path: str) -> str | None:
+        return self.draw()
+
+
+LINES = [
+    "MemTotal: 99999999999999 kB", "Hugepagesize: 2048 kB", "processor : 0", "Features : sve", "32768 60999",
+    "Node 0, zone Normal 1 2 3 4 5 6 7 8 9 9 9 9", "Node 0, zone Normal, type CMA >100000 2", "127.0.1.1 host",
+    "0x1003", "eth0 000200C0 00000000 0001 0 0 100 00FFFFFF", "-1", "772", "socket:[4242]", "VID: 7", "DEVTYPE=vlan",
+    "8080,9-7", "0: 0100007F:2134 00000000:0000 0A 0 0 0 0 0 4242", "Version=25.5.1", "http_proxy=http://a:b@c",
+    "\0", "²٣", "0" * 400,
+]  # fmt: skip
+NAMES = ["node0", "davinci3", "eth0", "hugepages-1048576kB", "4242", "config.json", "a.safetensors.index.json", "x"]
+
+
+@given(st.data())
+def test_whatever_stands_in_the_files_of_a_host(data: st.DataObject) -> None:
+    pieces = st.lists(st.sampled_from(LINES) | st.text(max_size=8), max_size=3).map("\n".join)
+    drawn = data.draw(st.lists(pieces, min_size=1, max_size=12))
+    count = itertools.count()
+    tree = Noise(lambda: drawn[next(count) % len(drawn)], data.draw(st.lists(st.sampled_from(NAMES), unique=True)))
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (_hccn, _npu, _nics, _system):
+            patch.setattr(module, "find_tool", lambda *_arguments: None)
+        facts = _faces.probe(_faces.FACES, {**OPTIONS, "disk_paths": ["/data"]}, tree)["facts"]
+    told = [reason for face in ("npu", "nic", "hccn", "host") for reason in facts[face]["reasons"]]
+    told += facts["model"]["/nonexistent/model"]["reasons"]
+    assert not [reason for reason in told if "Error: " in reason or "failed" in reason]
+    json.dumps(facts)
 
 
 ANSWERS = st.recursive(
