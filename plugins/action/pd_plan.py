@@ -14,7 +14,11 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import commands, report, report_html, rules
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.findings import ERROR, Finding
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.planner import plan
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import OF_ROLES, OWN_PREFIXES, VARIABLES
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import (
+    OF_ROLES,
+    VARIABLES,
+    may_be_misspelt,
+)
 
 #: All that is read; the SSH address finds the way to a peer.
 _READ = {*VARIABLES, *OF_ROLES, "ansible_host"}
@@ -119,7 +123,7 @@ def _inventory(hostvars: Mapping[str, Mapping[str, Any]], groups: Mapping[str, l
     for host in _members(hostvars, groups):
         variables = hostvars[host]
         names = [name for name in variables if name in _READ]
-        strangers = [name for name in variables if name.startswith(OWN_PREFIXES) and name not in VARIABLES]
+        strangers = [name for name in variables if may_be_misspelt(name)]
         result[host] = {**_plain({name: variables[name] for name in names}), **dict.fromkeys(strangers)}
     return result
 

@@ -7,358 +7,34 @@ Units: every name that ends in ``_bytes`` is bytes, in ``_gib`` is GiB (2**30). 
 
 Sources are files of vllm-ascend 0.26.0rc1, short names: SKO = distributed/kv_transfer/sparse_kv_offload/
 sparse_kv_offload_manager.py, RUNNER = worker/model_runner_v1.py, WORKER = worker/worker.py, CONFIG = ascend_config.py,
-LAYOUT = distributed/kv_transfer/kv_pool/ascend_store/layerwise_cache_layout.py. PR14921 is the later pull request
-"Bound sparse KV offload memory by NPU, DRAM and workload limits".
+LAYOUT = distributed/kv_transfer/kv_pool/ascend_store/layerwise_cache_layout.py.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-GIB = 1 << 30
-BF16_BYTES = 2
+from ._sizing_gate import (
+    GATE_AVAILABLE,
+    GATE_PLANNED,
+    GIB,
+    gate_min_dram_gib,
+    gate_needed_bytes,
+    gate_passes,
+    layerwise_reuse_factor,
+    planned_blocks,
+)
+from ._sizing_input import BF16_BYTES, SizingInput
+
 #: Host tensors of K and V start on 2 MiB, SKO ``_CPU_CACHE_ALIGNMENT``; per layer at most one chunk to move the
 #: base and one rounded up for each of K and V, SKO ``empty_aligned_int8_cpu_tensors``.
 ALIGN_BYTES_PER_LAYER = 3 * (2 << 20)
-#: What CONFIG ``SparseKVOffloadConfig`` takes where the user says nothing.
-DEFAULT_TOPK_BUFFER_SIZE = 4096
-DEFAULT_DRAM_GIB = 128
-#: The gate of 0.26.0rc1 (WORKER ``update_available_memory_for_sparse_kv_offload``): host need follows from free HBM.
-GATE_AVAILABLE = "available"
-#: The gate of PR14921 (``plan_sparse_kv_offload_memory``): the smallest of HBM, DRAM and workload decides.
-GATE_PLANNED = "planned"
-
-#: Assumptions of the HBM estimate, none of them measured on an A3 by this project; each can be overridden.
-HBM_SYSTEM_BYTES = 3 * GIB  # npu-smi shows 2.9 to 3.4 GB used on an idle A3 chip
-HBM_RUNTIME_BYTES = 3 * GIB  # activation peak, HCCL buffers and captured graphs
-HOST_RESERVE_BYTES = 32 * GIB  # operating system, page cache for weights, the engines' own processes
 
 
 def ceil_div(value: int, divisor: int) -> int:
     """Integer division, rounded up."""
     return -(-value // divisor)
-
-
-# ---- inputs ----
-
-_AT_LEAST_ONE = (
-    "tensor_parallel_size",
-    "pipeline_parallel_size",
-    "prefill_context_parallel_size",
-    "decode_context_parallel_size",
-    "data_parallel_size",
-    "data_parallel_size_local",
-    "block_size",
-    "max_num_seqs",
-)
-
-
-@dataclass(frozen=True)
-class SizingInput:
-    """What decides the memory of one instance. ``None``: unknown, or "take the recommendation" where that is said."""
-
-    # the model
-    num_hidden_layers: int = 0
-    mtp_layers: int = 0  # layers of the draft model that are loaded: 1 with MTP, whatever num_speculative_tokens
-    kv_lora_rank: int = 0  # 0: not MLA
-    qk_rope_head_dim: int = 0
-    index_head_dim: int = 0
-    index_topk: int = 0  # 0: no sparse attention
-    indexer_types: tuple[str, ...] | None = None  # "shared" layers own no indexer cache; None: every layer owns one
-    num_key_value_heads: int = 0
-    head_dim: int = 0
-    hidden_size: int = 0
-    compressed: bool = False  # config.json has compress_ratios (DeepSeek-V4): formulas here do not hold
-    expert_weight_share: float = 0.0  # part of the weights that experts are, 0..1
-    weight_bytes: int | None = None  # all shards together
-    li_c8: bool = False  # additional-config enable_sparse_li_c8
-
-    # how it is served
-    tensor_parallel_size: int = 1
-    pipeline_parallel_size: int = 1
-    prefill_context_parallel_size: int = 1
-    decode_context_parallel_size: int = 1
-    data_parallel_size: int = 1
-    data_parallel_size_local: int = 1  # ranks of the data-parallel group on one host
-    block_size: int = 128
-    max_model_len: int = 0
-    max_num_seqs: int = 1
-    max_num_batched_tokens: int = 8192
-    num_speculative_tokens: int = 0
-    gpu_memory_utilization: float = 0.9
-
-    # sparse KV offload (decode)
-    sparse_kv_offload: bool = False
-    keep_device_kv_cache: bool = False
-    topk_buffer_size: int | None = None  # None: the recommendation
-    dram_size_per_dp_gib: int | None = None  # None: the recommendation
-    kv_cache_memory_bytes: int | None = None  # None: the recommendation, unless available_kv_bytes is given
-    pin_kv_cache: bool = True  # --kv-cache-memory-bytes is passed; False: vLLM takes whatever HBM is free
-    available_kv_bytes: int | None = None  # measured free HBM for KV of one rank, where nothing is pinned
-    gate: str = GATE_AVAILABLE
-
-    # layerwise KV pool (prefill)
-    layerwise_num_shared_buffers: int | None = None
-    layerwise_independent_layers: tuple[int, ...] = (0,)
-    memcache: bool = False
-    memcache_dram_gib: int | None = None  # per rank; None: the recommendation
-    memcache_pool_tokens: int | None = None  # None: max_num_seqs requests of max_model_len
-
-    # the hardware
-    hbm_bytes: int | None = None
-    hbm_system_bytes: int = HBM_SYSTEM_BYTES
-    hbm_runtime_bytes: int = HBM_RUNTIME_BYTES
-    host_available_bytes: int | None = None
-    host_reserve_bytes: int = HOST_RESERVE_BYTES
-
-    def __post_init__(self) -> None:
-        for name in _AT_LEAST_ONE:
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be 1 or more, not {getattr(self, name)}")
-
-    @classmethod
-    def from_model(cls, config: Mapping[str, Any], **overrides: Any) -> SizingInput:
-        """Read the model's part from its ``config.json``, nested or not; ``"auto"`` in an override means ``None``."""
-        text = text_config(config)
-        values: dict[str, Any] = {
-            name: int(text.get(name) or 0)
-            for name in (
-                "num_hidden_layers",
-                "kv_lora_rank",
-                "qk_rope_head_dim",
-                "index_head_dim",
-                "index_topk",
-                "hidden_size",
-            )
-        }
-        heads = int(text.get("num_attention_heads") or 0)
-        values["num_key_value_heads"] = int(text.get("num_key_value_heads") or heads)
-        values["head_dim"] = int(text.get("head_dim") or (values["hidden_size"] // heads if heads else 0))
-        values["compressed"] = "compress_ratios" in text
-        values["indexer_types"] = effective_indexer_types(text)
-        values["expert_weight_share"] = expert_weight_share(text)
-        if text.get("num_nextn_predict_layers") and int(overrides.get("num_speculative_tokens") or 0) > 0:
-            values["mtp_layers"] = 1
-        layer_types = text.get("layer_types")
-        if layer_types:  # hybrid models: only full-attention layers keep KV that grows with the context
-            values["num_hidden_layers"] = sum(1 for kind in layer_types if kind == "full_attention") or len(layer_types)
-        known = {field.name for field in fields(cls)}
-        unknown = sorted(set(overrides) - known)
-        if unknown:
-            raise TypeError("unknown sizing input: " + ", ".join(unknown))
-        values.update({key: _value(value) for key, value in overrides.items()})
-        return cls(**values)
-
-    # -- derived layout ---------------------------------------------------------------------------------------------
-
-    @property
-    def attention(self) -> str:
-        """``sparse`` (SFA/DSA), ``mla``, ``gqa``, ``compressed`` or ``unknown``."""
-        if self.compressed:
-            return "compressed"
-        if self.kv_lora_rank and self.index_topk:
-            return "sparse" if self.index_head_dim else "unknown"
-        if self.kv_lora_rank:
-            return "mla"
-        if self.num_key_value_heads and self.head_dim:
-            return "gqa"
-        return "unknown"
-
-    @property
-    def kv_layers(self) -> int:
-        return self.num_hidden_layers + self.mtp_layers
-
-    @property
-    def indexer_layers(self) -> int:
-        """Layers that own an indexer cache; the MTP layer always keeps its own (patch/worker/patch_deepseek_v2.py)."""
-        if self.attention != "sparse":
-            return 0
-        shared = sum(1 for kind in (self.indexer_types or ())[: self.num_hidden_layers] if kind == "shared")
-        return self.kv_layers - shared
-
-    @property
-    def main_bytes_per_token_layer(self) -> int:
-        """KV bytes of one token in one layer of one rank, without the indexer; BF16 (core/kv_cache_interface.py)."""
-        if self.attention == "gqa":
-            heads = max(1, self.num_key_value_heads // self.tensor_parallel_size)
-            return 2 * heads * self.head_dim * BF16_BYTES
-        return (self.kv_lora_rank + self.qk_rope_head_dim) * BF16_BYTES
-
-    @property
-    def indexer_bytes_per_token_layer(self) -> int:
-        """BF16, or with li_c8 on A3 one byte per element and one FP16 scale (RUNNER ``AscendSFAIndexerCacheSpec``)."""
-        if self.attention != "sparse":
-            return 0
-        return self.index_head_dim + 2 if self.li_c8 else self.index_head_dim * BF16_BYTES
-
-    @property
-    def offloads(self) -> bool:
-        """The main KV cache lives in host memory. Upstream refuses a model none of whose layers has an indexer."""
-        return self.sparse_kv_offload and self.attention == "sparse" and self.indexer_layers > 0
-
-    @property
-    def hot_rows(self) -> int:
-        """Rows of the top-k hot buffer (SKO ``allocate_kv_offload_topk_buffer_pair``)."""
-        return min(self.max_num_batched_tokens, self.max_num_seqs * (1 + self.num_speculative_tokens))
-
-
-def _value(value: Any) -> Any:
-    """A setting as YAML or Jinja gave it: ``"auto"``, numbers as text, lists."""
-    if value == "auto":
-        return None
-    if isinstance(value, list):
-        return tuple(value)
-    if isinstance(value, str) and re.fullmatch(r"-?\d+", value):
-        return int(value)
-    if isinstance(value, str) and re.fullmatch(r"-?\d*\.\d+", value):
-        return float(value)
-    return value
-
-
-def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The language model's part of a ``config.json``; multimodal models nest it."""
-    for name in ("text_config", "llm_config", "language_config"):
-        nested = config.get(name)
-        if isinstance(nested, Mapping) and nested.get("num_hidden_layers"):
-            return nested
-    return config
-
-
-def effective_indexer_types(text: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """``indexer_types`` with "shared" only where vllm-ascend really leaves the indexer out.
-
-    patch/worker/patch_deepseek_v2.py builds no indexer only where top-k is skipped AND the checkpoint says "shared".
-    """
-    types = text.get("indexer_types")
-    if not types:
-        return None
-    frequency = int(text.get("index_topk_freq") or 1)
-    offset = int(text.get("index_skip_topk_offset", 2))
-    pattern = text.get("index_topk_pattern")
-    result: list[str] = []
-    for layer, kind in enumerate(types):
-        if pattern is None:
-            skipped = max(layer - offset + 1, 0) % frequency != 0
-        else:
-            skipped = layer < len(pattern) and pattern[layer] == "S"
-        result.append("shared" if skipped and str(kind).lower() == "shared" else "full")
-    return tuple(result)
-
-
-def expert_weight_share(text: Mapping[str, Any]) -> float:
-    """Part of all parameters that routed experts are, from the shapes in ``config.json``; 0 for a dense model."""
-    experts = int(text.get("n_routed_experts") or text.get("num_experts") or 0)
-    hidden = int(text.get("hidden_size") or 0)
-    layers = int(text.get("num_hidden_layers") or 0)
-    if not (experts and hidden and layers):
-        return 0.0
-    per_expert = 3 * hidden * int(text.get("moe_intermediate_size") or 0)
-    dense_layers = int(text.get("first_k_dense_replace") or 0)
-    routed = experts * per_expert * (layers - dense_layers)
-    shared = int(text.get("n_shared_experts") or 0) * per_expert * (layers - dense_layers)
-    dense = dense_layers * 3 * hidden * int(text.get("intermediate_size") or 0)
-    heads = int(text.get("num_attention_heads") or 0)
-    if text.get("kv_lora_rank"):
-        q_rank, kv_rank = int(text.get("q_lora_rank") or hidden), int(text["kv_lora_rank"])
-        nope, rope, value = (int(text.get(k) or 0) for k in ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"))
-        attention = hidden * (q_rank + kv_rank + rope) + heads * (
-            q_rank * (nope + rope) + kv_rank * (nope + value) + value * hidden
-        )
-    else:
-        head_dim = int(text.get("head_dim") or hidden // max(heads, 1))
-        attention = 2 * hidden * head_dim * (heads + int(text.get("num_key_value_heads") or heads))
-    total = routed + shared + dense + layers * attention + 2 * hidden * int(text.get("vocab_size") or 0)
-    return routed / total
-
-
-# ---- upstream's own decisions ----
-
-
-def offload_refusal(
-    *,
-    has_compress_ratios: bool,
-    index_topk: int | None,
-    context_parallel_size: int,
-    pipeline_parallel_size: int,
-    is_kv_consumer: bool,
-    use_v2_model_runner: bool,
-    topk_buffer_size: int = DEFAULT_TOPK_BUFFER_SIZE,
-    keep_device_kv_cache: bool = False,
-    enabled: bool = True,
-) -> str | None:
-    """The first reason for which CONFIG ``SparseKVOffloadConfig`` refuses, in its order; ``None``: it accepts."""
-    if not enabled:
-        return None
-    if has_compress_ratios:
-        return "compress_ratios"
-    if index_topk is None:
-        return "no_index_topk"
-    if context_parallel_size > 1:
-        return "context_parallel"
-    if pipeline_parallel_size > 1:
-        return "pipeline_parallel"
-    if not keep_device_kv_cache and not is_kv_consumer:
-        return "not_kv_consumer"
-    if use_v2_model_runner:
-        return "v2_model_runner"
-    if topk_buffer_size <= 0:
-        return "topk_buffer_not_positive"
-    if topk_buffer_size < index_topk:
-        return "topk_buffer_below_index_topk"
-    return None
-
-
-def gate_needed_bytes(
-    host_page_bytes: int, device_page_bytes: int, available_bytes: int, keep_device_kv_cache: bool = False
-) -> float:
-    """What the gate of 0.26.0rc1 wants of ``dram_size_per_dp_GB``, in its own float arithmetic (WORKER:628-640)."""
-    if keep_device_kv_cache:
-        return available_bytes
-    return host_page_bytes / device_page_bytes * available_bytes
-
-
-def gate_passes(needed_bytes: float, dram_gib: int) -> bool:
-    """The comparison of the gate of 0.26.0rc1 (WORKER:641); it counts no alignment."""
-    return not needed_bytes > dram_gib * GIB
-
-
-def gate_min_dram_gib(needed_bytes: float) -> int:
-    """The smallest ``dram_size_per_dp_GB`` that the gate of 0.26.0rc1 lets pass."""
-    dram = max(0, int(needed_bytes // GIB))
-    return dram if gate_passes(needed_bytes, dram) else dram + 1
-
-
-def planned_blocks(
-    *,
-    available_bytes: int,
-    device_page_bytes: int,
-    host_page_bytes: int,
-    dram_gib: int,
-    align_bytes: int,
-    workload: int,
-) -> tuple[int, str]:
-    """Blocks that PR14921 would allocate and the limit that decided: ``npu``, ``dram``, ``workload``. 0: it refuses."""
-    limits = {
-        "workload": workload,
-        "npu": available_bytes // device_page_bytes,
-        "dram": max(0, (dram_gib * GIB - align_bytes) // host_page_bytes),
-    }
-    name = min(limits, key=lambda key: limits[key])
-    return limits[name], name
-
-
-def layerwise_reuse_factor(num_layers: int, shared_buffers: int | None, independent: Sequence[int]) -> float:
-    """By how much layerwise buffer reuse multiplies prefill's logical KV budget (LAYOUT, WORKER ``factor``)."""
-    if not num_layers or shared_buffers is None:
-        return 1.0
-    own = len({layer % num_layers for layer in independent})
-    reused = num_layers - own
-    if reused <= shared_buffers:
-        return 1.0
-    return num_layers / (own + shared_buffers)
 
 
 # ---- outputs ----
@@ -421,6 +97,7 @@ class Sizing:
     hot_buffer_bytes: int
     topk_buffer_size: int | None
     dram_size_per_dp_gib: int | None
+    host_pool_bytes: int | None  # what each data-parallel rank really allocates on the host
     dram_total_host_gib: int | None
     kv_cache_memory_bytes: int | None
     available_kv_bytes: int | None
@@ -649,6 +326,7 @@ def size(inp: SizingInput) -> Sizing:
         hot_buffer_bytes=hot_buffer_bytes(inp),
         topk_buffer_size=(inp.topk_buffer_size or recommended_topk_buffer_size(inp)) if inp.offloads else None,
         dram_size_per_dp_gib=dram,
+        host_pool_bytes=_host_pool_bytes(inp, dram, fit_blocks),
         dram_total_host_gib=None if dram is None else dram * inp.data_parallel_size_local,
         kv_cache_memory_bytes=available if source == "pinned" else None,
         available_kv_bytes=available,
@@ -675,6 +353,15 @@ def size(inp: SizingInput) -> Sizing:
         ),
         notes=tuple(notes),
     )
+
+
+def _host_pool_bytes(inp: SizingInput, dram: int | None, blocks: int | None) -> int | None:
+    """0.26.0rc1 allocates all of ``dram_size_per_dp_GB`` (SKO:358-371), PR14921 only what its blocks need."""
+    if dram is None:
+        return None
+    if inp.gate == GATE_AVAILABLE:
+        return dram * GIB
+    return min(dram * GIB, (blocks_needed(inp) if blocks is None else blocks) * host_page_bytes(inp) + align_bytes(inp))
 
 
 def _available(inp: SizingInput, budget: HbmBudget | None, pinned: int | None) -> tuple[int | None, str]:

@@ -33,7 +33,7 @@ options:
   settings:
     description:
       - How the model is served and on what, by the field names of C(SizingInput) in
-        C(plugins/module_utils/_sizing.py), such as C(tensor_parallel_size), C(max_model_len), C(max_num_seqs),
+        C(plugins/module_utils/_sizing_input.py), such as C(tensor_parallel_size), C(max_model_len), C(max_num_seqs),
         C(num_speculative_tokens), C(sparse_kv_offload), C(dram_size_per_dp_gib), C(hbm_bytes), C(weight_bytes),
         C(host_available_bytes) and C(gate).
       - A value of V(auto) takes the recommendation.
@@ -108,7 +108,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._sizing import SizingInput, size
+from ..module_utils._sizing import size
+from ..module_utils._sizing_input import SizingInput
 
 
 def read_config(module: AnsibleModule) -> dict[str, Any]:

@@ -51,6 +51,9 @@ OWNED_OFFLOAD: Mapping[str, str] = {
     "dram_size_per_dp_GB": "pd_dram_size_per_dp_gb",
 }
 
+#: Options that hold a mapping; compilation-config may also be a level.
+MAPPINGS = ("additional-config", "compilation-config", "speculative-config")
+
 #: Options that an engine without an HTTP server refuses (vllm/entrypoints/cli/serve.py ``run_headless``).
 NEEDS_HTTP = ("api-server-count",)
 
@@ -61,6 +64,16 @@ def owned(options: Mapping[str, Any], role: str, offload: bool) -> list[tuple[st
     stated = _offload_config(options) if offload else {}
     return found + [
         (f"additional-config.{_OFFLOAD}.{key}", OWNED_OFFLOAD[key]) for key in stated if key in OWNED_OFFLOAD
+    ]
+
+
+def misshapen(options: Mapping[str, Any]) -> list[str]:
+    """Options of a user's layer that must be mappings and are something else, such as JSON with a comma too many."""
+    allowed = {"compilation-config": (Mapping, int)}
+    return [
+        name
+        for name in MAPPINGS
+        if options.get(name) is not None and not isinstance(options[name], allowed.get(name, Mapping))
     ]
 
 

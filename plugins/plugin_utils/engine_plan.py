@@ -12,6 +12,7 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.containers 
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.draft import Draft
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.engine_options import (
     engine_options,
+    misshapen,
     owned,
     parallel_options,
     without_owned,
@@ -52,7 +53,8 @@ class UserLayers:
             for name, layer in self._layers("vllm_args", role, host, instance):
                 meaning = self._draft.table.normalise(layer)
                 self._check_options(name, meaning, role, host)
-                merged.append(without_owned(meaning, offload))
+                usable = {key: value for key, value in meaning.items() if key not in misshapen(meaning)}
+                merged.append(without_owned(usable, offload))
             self._options[instance, host] = merge(*merged)
         return self._options[instance, host]
 
@@ -61,6 +63,14 @@ class UserLayers:
         for name, right in owned(options, role, draft.profile.sparse_kv_offload):
             draft.report.add(
                 "owned-option", f"{layer} sets {name}, which follows from the plan", right, f"use {right} instead", host
+            )
+        for name in misshapen(options):
+            draft.report.add(
+                "option-mapping",
+                f"{layer}: {name} is {str(options[name])[:60]!r}",
+                "a mapping; it is made into JSON once, at the end",
+                f"write {name} as a YAML mapping",
+                host,
             )
         for name, value in options.items():
             option = draft.table.get(name)

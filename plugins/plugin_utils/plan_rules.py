@@ -32,17 +32,16 @@ PLAN_RULES: Mapping[str, str] = {
     "other side sooner or later.",
     "unknown-option": "vLLM of this version has no such option and would refuse to start.",
     "option-choice": "vLLM takes one of a few words for this option, and this is none of them.",
+    "option-mapping": "JSON that is written by hand loses its quotes in a shell or in YAML, or has a comma too many. "
+    "Text that cannot be read as JSON is left out until it is corrected.",
     "owned-kv-field": "Role, port and both sides' sizes of a connector follow from the topology.",
     "kv-transfer-shape": "A connector's configuration is a mapping; kv_connector_extra_config in it is one too, and "
     "connectors a list of such configurations.",
     "prepend-paths": "Only search paths can be prepended to, and what is prepended is taken literally.",
     "environment": "The environment file is taken literally: no variable is expanded, no search path replaced, nothing "
     "overridden that the plan decides.",
-    "port-clash": "Two services want the same port on one host.",
     "port-range": "A range of ports reaches beyond 65535.",
     "meta-host": "MetaService runs on one of the cluster's hosts.",
-    "offload-one-engine": "With sparse KV offload every engine opens MemFabric's store on loopback port 8500 of its "
-    "host, so a second engine on the host cannot start; internal data parallelism needs one engine only.",
     "gather-without-graphs": "The fork gathers small packets outside captured graphs only and falls back to single "
     "copies inside them, so decode runs eagerly while the gather is on.",
 }

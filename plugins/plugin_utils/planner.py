@@ -62,7 +62,7 @@ def plan(
     service_planner = ServicePlanner(draft)
     proxy = service_planner.proxy(engines)
     services = service_planner.services(engines, proxy)
-    _check_offload(draft)
+    _note_gather(draft)
     return {
         "schema": SCHEMA,
         "profile": draft.profile.name,
@@ -171,10 +171,9 @@ def _connect(draft: Draft) -> None:
 def _kv_settings(draft: Draft, role: str, host: str) -> dict[str, Any]:
     """The KV transfer configuration before ports and sizes are filled in; empty: no connector."""
     below = draft.profile.kv_transfer.get(role, {})
-    user = merge(
-        draft.settings.of_host(host, "pd_kv_transfer_config"),
-        draft.settings.of_host(host, f"{role}_kv_transfer_config"),
-    )
+    names = ("pd_kv_transfer_config", f"{role}_kv_transfer_config")
+    layers = [draft.settings.of_host(host, name) for name in names]
+    user = merge(*layers)
     for wrong in connectors.misshapen(user):
         draft.report.add(
             "kv-transfer-shape",
@@ -193,7 +192,7 @@ def _kv_settings(draft: Draft, role: str, host: str) -> dict[str, Any]:
                 f"remove {name}",
                 host,
             )
-    return merge(below, user)
+    return merge(below, *layers)  # a null removes what lies below
 
 
 def _check_sides(draft: Draft) -> None:
@@ -275,20 +274,7 @@ def _sizes(draft: Draft, layers: UserLayers) -> dict[str, OffloadSizes]:
     return result
 
 
-def _check_offload(draft: Draft) -> None:
-    if not draft.profile.sparse_kv_offload:
-        return
-    for host, engines in draft.engines_on.items():
-        names = [engine.name for engine in engines if engine.role == "decode"]
-        if len(names) > 1:
-            draft.report.add(
-                "offload-one-engine",
-                f"{len(names)} decode engines with sparse KV offload on one host ({', '.join(names)}): "
-                "each would open MemFabric's store on loopback port 8500",
-                "one engine per host, with internal data parallelism",
-                "set decode_parallel.data_parallel_mode to internal, and one decode instance per host",
-                host,
-            )
+def _note_gather(draft: Draft) -> None:
     if draft.gathers("decode"):
         draft.report.add(
             "gather-without-graphs",

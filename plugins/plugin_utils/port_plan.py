@@ -89,15 +89,6 @@ class _Allocation:
                 for instance in self.instances:
                     kind(instance, stated)
         self._hccl()
-        for entry, taken in self.book.clashes:
-            self.report.add(
-                "port-clash",
-                f"{entry.owner} ({entry.purpose}) and {taken.owner} ({taken.purpose}) both want "
-                f"{_span(max(entry.first, taken.first), min(entry.last, taken.last))}",
-                "different ports",
-                "change one of the two port variables",
-                entry.host,
-            )
         return self.plan
 
     def _note(self, host: str, first: int, last: int, owner: str, purpose: str, bind: str, fixed: bool = True) -> None:
@@ -270,7 +261,3 @@ def _share(engine: Engine, instance: Instance) -> tuple[int, int]:
         return engine.start_rank * world, engine.local_ranks * world
     here = world * instance.parallel.data_parallel_size // engine.nnodes
     return engine.node_rank * here, here
-
-
-def _span(first: int, last: int) -> str:
-    return f"port {first}" if first == last else f"ports {first}-{last}"

@@ -32,9 +32,6 @@ class PortRange:
     bind: str
     fixed: bool = True
 
-    def overlaps(self, other: PortRange) -> bool:
-        return self.first <= other.last and other.first <= self.last
-
     def as_dict(self) -> dict[str, Any]:
         return dict(vars(self))
 
@@ -44,15 +41,9 @@ class PortBook:
 
     def __init__(self) -> None:
         self._by_host: dict[str, list[PortRange]] = defaultdict(list)
-        self.clashes: list[tuple[PortRange, PortRange]] = []
 
     def note(self, entry: PortRange) -> None:
-        """Take a range that cannot move; remember whom it runs into."""
-        self.clashes += [
-            (entry, taken)
-            for taken in self._by_host[entry.host]
-            if taken.fixed and entry.fixed and entry.overlaps(taken)
-        ]
+        """Take a range that cannot move. Whom it runs into is a rule's finding (PD-PORT-001)."""
         self._by_host[entry.host].append(entry)
 
     def is_taken(self, host: str, port: int) -> bool:

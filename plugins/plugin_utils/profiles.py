@@ -45,10 +45,10 @@ class Profile:
     kv_transfer: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     prepend: Mapping[str, list[str]] = field(default_factory=dict)
 
-    def image(self, generation: str) -> str:
-        """Upstream's image for a chip generation: without ``-a3`` it is the one for A2."""
+    def image(self, generation: str, vllm_ascend: str | None = None) -> str:
+        """Upstream's image of a version (the profile's) for a chip generation: without ``-a3`` it is the one for A2."""
         suffix = "-a3-openeuler" if generation == "A3" else "-openeuler"
-        return f"{_REGISTRY}:v{self.vllm_ascend}{suffix}"
+        return f"{_REGISTRY}:v{vllm_ascend or self.vllm_ascend}{suffix}"
 
 
 # Mooncake's AscendDirect transport binds random ports in 20000..20000 + 1000 per chip (vllm-ascend

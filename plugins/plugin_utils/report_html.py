@@ -14,7 +14,8 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from ..module_utils._sizing import GIB, HOST_RESERVE_BYTES
+from ..module_utils._sizing_gate import GIB
+from ..module_utils._sizing_input import HOST_RESERVE_BYTES
 from .findings import Finding
 from .report import Row, as_findings, conclusion, counted, counts, rows
 from .rules import RULES
@@ -25,6 +26,10 @@ from .rules.memory import host_pools
 _DATA = Path(__file__).parent / "data"
 #: More hosts of a role than this are counted, not drawn.
 MOST_DRAWN = 12
+#: More bars than this, and those that are alike are drawn once.
+MOST_BARS = 16
+#: Ports of more hosts than this are folded up.
+MOST_UNFOLDED = 8
 #: Picture: box sizes in user units of the SVG.
 BOX_WIDTH, BOX_HEIGHT, GAP, COLUMN, LEFT, TOP = 210, 84, 18, 290, 10, 34
 
@@ -65,10 +70,15 @@ def view(
         ],
         "findings": [_finding(row, ctx) for row in rows(ordered)],
         "picture": picture(ctx, ordered),
-        "chip_bars": chip_bars(ctx),
-        "host_bars": host_bars(ctx),
+        "chip_bars": alike(chip_bars(ctx)),
+        "host_bars": alike(host_bars(ctx)),
         "hosts": [_host(ctx, host) for host in ctx.hosts],
-        "ports": sorted(plan.get("ports") or [], key=lambda port: (port["host"], port["first"])),
+        "ports": [
+            {"host": host, "rows": sorted(ctx.ports_on(host), key=lambda port: int(port["first"]))}
+            for host in ctx.hosts
+            if ctx.ports_on(host)
+        ],
+        "unfolded": len(ctx.hosts) <= MOST_UNFOLDED,
         "probed": facts is not None and bool(facts),
     }
 
@@ -111,7 +121,22 @@ def stacked(title: str, note: str, total: int, parts: Sequence[Mapping[str, Any]
         "over": f"{-free / GIB:.1f} GiB too much" if free < 0 else "",
         "limit": round(100 * total / scale, 2),
         "parts": shown,
+        "others": [],
     }
+
+
+def alike(bars: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The bars; where there are many, each that looks like an earlier one only as a name in its ``others``."""
+    if len(bars) <= MOST_BARS:
+        return list(bars)
+    kept: dict[str, dict[str, Any]] = {}
+    for bar in bars:
+        look = str({**bar, "title": ""})
+        if look in kept:
+            kept[look] = {**kept[look], "others": [*kept[look]["others"], bar["title"]]}
+        else:
+            kept[look] = bar
+    return list(kept.values())
 
 
 def chip_bars(ctx: Context) -> list[dict[str, Any]]:
@@ -138,9 +163,7 @@ def chip_bar(ctx: Context, engine: Engine) -> dict[str, Any] | None:
             f"KV cache for {engine.args.get('max-num-seqs', 'all')} full-length requests"
             if size.offloads
             else "KV cache for one full-length request",
-            hbm.kv_need_bytes
-            if size.offloads
-            else hbm.kv_need_bytes / max(1, int(engine.args.get("max-num-seqs") or 256)),
+            hbm.kv_need_bytes if size.offloads else hbm.kv_need_bytes / max(1, engine.max_num_seqs),
             "kv",
         ),
     ]

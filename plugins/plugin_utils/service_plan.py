@@ -83,7 +83,8 @@ class ServicePlanner:
             (self._settings.of_host(name, "pd_npu_generation") for name in draft.hosts),
             VARIABLES["pd_npu_generation"].default,
         )
-        base = self._settings.cluster("pd_image") or draft.profile.image(str(generation))
+        version = str(draft.profile_value("pd_vllm_ascend_version"))
+        base = self._settings.cluster("pd_image") or draft.profile.image(str(generation), version)
         configs = {role: [draft.kv[role, host] for host in draft.members[role]] for role in draft.profile.roles}
         every = [config for used in configs.values() for config in used]
         fabric = any(connectors.uses_sfa(config) or connectors.uses_memcache(config) for config in every)

@@ -7,11 +7,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.findings import ERROR, Finding
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.findings import ERROR, WARNING, Finding
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.plan_rules import PLAN_RULES
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.profiles import Profile
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import (
     FROM_PROFILE,
+    OWN_PREFIXES,
     VARIABLES,
     unknown_names,
 )
@@ -114,13 +115,16 @@ class Settings:
         fallback = VARIABLES[name].default
         return None if fallback is FROM_PROFILE else fallback
 
-    def check_names(self, known_elsewhere: Sequence[str] = ()) -> None:
-        """Report variables that look like ours but are not."""
+    def check_names(self) -> None:
+        """Report variables that look like ours but are not. Under a prefix that others use too it is a warning, unless
+        it is MemCache's: nobody else sets its memory.
+        """
         seen: dict[str, list[str]] = {}
         for host in self.hosts:
             for name in self._inventory.get(host, {}):
                 seen.setdefault(name, []).append(host)
-        for name, near in unknown_names(set(seen) - set(known_elsewhere)):
+        for name, near in unknown_names(seen):
+            severity = ERROR if name.startswith((*OWN_PREFIXES, "memcache_")) else WARNING
             for host in seen[name]:
                 self._report.add(
                     "unknown-variable",
@@ -128,6 +132,7 @@ class Settings:
                     near or "",
                     f"write {near}" if near else "remove it, or see docs/variables.md",
                     host,
+                    severity,
                 )
 
     def _typed(self, name: str, value: Any, host: str) -> Any:

@@ -4,15 +4,91 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._sizing import Sizing, SizingInput, size
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._sizing import Sizing, size
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._sizing_input import SizingInput
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import connectors
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.facts import HostFacts
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.settings import AUTO
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.topology import Instance
+
+#: Options of ``vllm serve`` that decide sizes; those that are left out have vLLM's own values in ``SizingInput``.
+_WHOLE = ("block-size", "max-model-len", "max-num-seqs", "max-num-batched-tokens")
+_MULTIPLES = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def whole(value: Any) -> int | None:
+    """A whole number as vLLM reads it, so that ``128k`` and ``64K`` are 128000 and 65536; ``None`` if it is none."""
+    if isinstance(value, bool) or value is None:
+        return None
+    if isinstance(value, (int, float)):
+        return int(value) if value == int(value) else None
+    match = re.fullmatch(r"(-?\d+(?:\.\d+)?)([kmgtKMGT]?)", str(value).strip())
+    if match is None or ("." in match.group(1) and match.group(2) not in tuple("kmgt")):
+        return None
+    return int(float(match.group(1)) * _MULTIPLES[match.group(2)]) if match.group(2) else int(match.group(1))
+
+
+def fraction(value: Any) -> float | None:
+    """A number such as a share of memory; ``None`` if it is none."""
+    try:
+        return None if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def layerwise_buffers(kv_config: Mapping[str, Any]) -> dict[str, Any]:
+    """How prefill's layers share KV buffers. They do with MemCache alone (layerwise_cache_layout.py)."""
+    for part in connectors.walk(kv_config):
+        extra = part.get("kv_connector_extra_config") or {}
+        pool = part.get("kv_connector") in connectors.STORES and connectors.uses_memcache(part)
+        if not pool or not extra.get("use_layerwise"):
+            continue
+        shared, independent = (
+            whole(extra.get("layerwise_num_shared_buffers")),
+            extra.get("layerwise_independent_layers"),
+        )
+        if shared is None or shared < 1 or str(independent).lower() == "all":
+            return {}  # every layer has its own
+        own = [whole(layer) for layer in independent] if isinstance(independent, list) else [0]
+        if None in own:
+            return {}
+        return {"layerwise_num_shared_buffers": shared, "layerwise_independent_layers": tuple(own)}
+    return {}
+
+
+def sizing_input(
+    config: Mapping[str, Any],
+    options: Mapping[str, Any],
+    kv_config: Mapping[str, Any],
+    parallel: Mapping[str, int],
+    **measured: Any,
+) -> SizingInput:
+    """What the sizing function wants of an instance, from the model's config, its options and its parallel sizes."""
+    speculative, additional = options.get("speculative-config"), options.get("additional-config")
+    speculative = speculative if isinstance(speculative, Mapping) else {}
+    additional = additional if isinstance(additional, Mapping) else {}
+    offload = additional.get("sparse_kv_offload_config")
+    stated: dict[str, Any] = {name.replace("-", "_"): whole(options.get(name)) for name in _WHOLE}
+    stated["gpu_memory_utilization"] = fraction(options.get("gpu-memory-utilization"))
+    stated = {name: value for name, value in stated.items() if value is not None and value > 0}
+    if "mtp" not in str(speculative.get("method", "mtp")):
+        stated["mtp_layers"] = 0  # drafts with something else than the model's own layer
+    return SizingInput.from_model(
+        config,
+        num_speculative_tokens=whole(speculative.get("num_speculative_tokens")) or 0,
+        li_c8=bool(additional.get("enable_sparse_li_c8")),
+        keep_device_kv_cache=isinstance(offload, Mapping) and bool(offload.get("keep_device_kv_cache")),
+        memcache=connectors.uses_memcache(kv_config),
+        **parallel,
+        **stated,
+        **layerwise_buffers(kv_config),
+        **measured,
+    )
 
 
 @dataclass(frozen=True)
@@ -41,33 +117,31 @@ def offload_sizes(
     unknown: Callable[[str], str],
 ) -> OffloadSizes:
     """Sizes of one instance. The first host that has seen the model speaks for all; the smallest memory decides."""
-    memcache = connectors.uses_memcache(kv_config)
     config = next((known for seen in facts if (known := seen.model_config(model_path))), None)
     sizing: Sizing | None = None
     if config is not None:
         memory = [seen.available_memory_bytes for seen in facts]
         hbm = [seen.hbm_bytes for seen in facts]
         sizing = size(
-            _input(
+            sizing_input(
                 config,
-                instance,
                 options,
                 kv_config,
+                _parallel(instance),
                 weight_bytes=next((total for seen in facts if (total := seen.model_bytes(model_path))), None),
                 hbm_bytes=min((known for known in hbm if known), default=None),
                 host_available_bytes=min((known for known in memory if known), default=None),
                 sparse_kv_offload=offloads,
                 gate=gate,
-                memcache=memcache,
                 topk_buffer_size=topk_buffer_size if offloads else None,
                 dram_size_per_dp_gib=dram_gib if offloads else None,
                 kv_cache_memory_bytes=kv_cache_memory_bytes,
             )
         )
+    recommended = sizing.recommended if sizing else None
     result: dict[str, Any] = {}
-    bytes_: Any = None if kv_cache_memory_bytes == AUTO else kv_cache_memory_bytes
+    pinned: Any = None if kv_cache_memory_bytes == AUTO else kv_cache_memory_bytes
     if offloads:
-        recommended = sizing.recommended if sizing else None
         result = {
             "enabled": True,
             "topk_buffer_size": _auto(
@@ -78,14 +152,14 @@ def offload_sizes(
             ),
         }
         # Pinned with dram: else upstream's gate compares dram with whatever HBM happens to be free (worker.py:627).
-        bytes_ = _auto(
+        pinned = _auto(
             kv_cache_memory_bytes, recommended and recommended.kv_cache_memory_bytes, "kv-cache-memory-bytes", unknown
         )
     dram = ""
-    if memcache:
-        per_rank = sizing.recommended.memcache_dram_gib_per_rank if sizing else None
+    if connectors.uses_memcache(kv_config):
+        per_rank = recommended.memcache_dram_gib_per_rank if recommended else None
         dram = _auto(memcache_dram, f"{per_rank}G" if per_rank else None, "memcache dram.size", unknown)
-    return OffloadSizes(result, bytes_, str(dram), sizing.as_dict() if sizing else None)
+    return OffloadSizes(result, pinned, str(dram), sizing.as_dict() if sizing else None)
 
 
 def _auto(stated: Any, recommended: Any, what: str, unknown: Callable[[str], str]) -> Any:
@@ -94,46 +168,13 @@ def _auto(stated: Any, recommended: Any, what: str, unknown: Callable[[str], str
     return recommended if recommended is not None else unknown(what)
 
 
-def _input(
-    config: Mapping[str, Any],
-    instance: Instance,
-    options: Mapping[str, Any],
-    kv_config: Mapping[str, Any],
-    **measured: Any,
-) -> SizingInput:
-    """What the sizing function wants, from the instance's sizes and options."""
+def _parallel(instance: Instance) -> dict[str, int]:
     parallel = instance.parallel
-    speculative = options.get("speculative-config")
-    additional = options.get("additional-config")
-    tokens = speculative.get("num_speculative_tokens") if isinstance(speculative, Mapping) else None
-    stated = {
-        "block_size": options.get("block-size"),
-        "max_model_len": options.get("max-model-len"),
-        "max_num_seqs": options.get("max-num-seqs"),
-        "max_num_batched_tokens": options.get("max-num-batched-tokens"),
-        "gpu_memory_utilization": options.get("gpu-memory-utilization"),
+    return {
+        "tensor_parallel_size": parallel.tensor_parallel_size,
+        "pipeline_parallel_size": parallel.pipeline_parallel_size,
+        "prefill_context_parallel_size": parallel.prefill_context_parallel_size,
+        "decode_context_parallel_size": parallel.decode_context_parallel_size,
+        "data_parallel_size": parallel.data_parallel_size,
+        "data_parallel_size_local": max(engine.local_ranks for engine in instance.engines),
     }
-    store = next((part for part in connectors.walk(kv_config) if part.get("kv_connector") in connectors.STORES), {})
-    extra = store.get("kv_connector_extra_config") or {}
-    layerwise = (
-        {"layerwise_num_shared_buffers": extra.get("layerwise_num_shared_buffers")}
-        if extra.get("use_layerwise")
-        else {}
-    )
-    independent = extra.get("layerwise_independent_layers")
-    if layerwise and isinstance(independent, list):
-        layerwise["layerwise_independent_layers"] = tuple(independent)
-    return SizingInput.from_model(
-        config,
-        tensor_parallel_size=parallel.tensor_parallel_size,
-        pipeline_parallel_size=parallel.pipeline_parallel_size,
-        prefill_context_parallel_size=parallel.prefill_context_parallel_size,
-        decode_context_parallel_size=parallel.decode_context_parallel_size,
-        data_parallel_size=parallel.data_parallel_size,
-        data_parallel_size_local=max(engine.local_ranks for engine in instance.engines),
-        num_speculative_tokens=int(tokens or 0),
-        li_c8=bool(additional.get("enable_sparse_li_c8")) if isinstance(additional, Mapping) else False,
-        **{name: value for name, value in stated.items() if isinstance(value, (int, float))},
-        **layerwise,
-        **measured,
-    )

@@ -79,7 +79,7 @@ SECTIONS: tuple[tuple[str, tuple[Variable, ...]], ...] = (
     (
         "Image",
         (
-            Variable("pd_image", "str", "base image", FROM_PROFILE),
+            Variable("pd_image", "str", "base image (default: upstream's of pd_vllm_ascend_version)", FROM_PROFILE),
             Variable("pd_image_source", "str", "where it comes from", "pull", choices=("pull", "archive", "present")),
             Variable("pd_image_archive", "path", "image archive on the controller, for `pd_image_source: archive`"),
             Variable("pd_build", "bool", "build the layers on the base image; false: serve it as it is", FROM_PROFILE),
@@ -330,15 +330,39 @@ VARIABLES: Mapping[str, Variable] = _expand()
 #: Variables of roles that rules ask for; the role has default and meaning, the plan's settings hold what is stated.
 OF_ROLES = ("vllm_build_soc_version", "vllm_build_vllm_ascend_repo")
 
+#: All that the roles which are set up by variables have in their own defaults: not the planner's, but known.
+ROLE_DEFAULTS = (
+    *("container_build_environment_scripts", "container_build_mounts", "container_build_timeout_s"),
+    *("container_controller_dir", "container_keep_builds"),
+    *("container_git_ssl_verify", "container_pip_extra_index_urls", "container_pip_index_url"),
+    *("container_pip_trusted_hosts", "container_proxy_environment", "container_transfer_dir"),
+    *("memcache_git_prefix", "memcache_memfabric_ref", "memcache_memfabric_repo", "memcache_method", "memcache_ref"),
+    *("memcache_repo", "memcache_version", "memfabric_git_prefix", "memfabric_method", "memfabric_ref"),
+    *("memfabric_repo", "memfabric_version", "proxy_drain_timeout_s", "vllm_build_extra_packages"),
+    *("vllm_build_git_prefix", "vllm_build_soc_version", "vllm_build_vllm_ascend_ref", "vllm_build_vllm_ascend_repo"),
+    *("vllm_build_vllm_ref", "vllm_build_vllm_repo"),
+)
+
 #: Prefixes that are the planner's own: an unknown name under one of them is a typing error.
 OWN_PREFIXES = ("pd_", "prefill_", "decode_")
 
+#: Prefixes under which an inventory may have names of its own: only what is much like a known name is a typing error.
+SHARED_PREFIXES = ("memcache_", "memfabric_", "vllm_build_", "engine_", "proxy_", "container_")
+_ALIKE = 0.85
+
+
+def may_be_misspelt(name: str) -> bool:
+    """Whether a name looks like one that is read, and is none."""
+    return name.startswith((*OWN_PREFIXES, *SHARED_PREFIXES)) and name not in VARIABLES and name not in ROLE_DEFAULTS
+
 
 def unknown_names(names: Iterable[str]) -> list[tuple[str, str | None]]:
-    """Names that look like the planner's but are not, each with the nearest name that is."""
+    """Names that look like the planner's or a role's but are not, each with the nearest name that is."""
     result = []
-    for name in sorted(names):
-        if name.startswith(OWN_PREFIXES) and name not in VARIABLES:
-            near = difflib.get_close_matches(name, list(VARIABLES), n=1, cutoff=0.6)
+    known = [*VARIABLES, *ROLE_DEFAULTS]
+    for name in sorted(filter(may_be_misspelt, names)):
+        own = name.startswith(OWN_PREFIXES)
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.6 if own else _ALIKE)
+        if own or near:
             result.append((name, near[0] if near else None))
     return result

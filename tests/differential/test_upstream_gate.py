@@ -25,6 +25,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import _sizing
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import rules
+from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.clusters import cluster
 
 VERSION = "0.26.0rc1"
 CASES = 3000
@@ -92,23 +94,27 @@ def load(tree: ast.Module, *names: str, **stand_ins: Any) -> dict[str, Any]:
 
 LOG_METHODS = ("warning_once", "info_once", "info", "debug", "warning")
 
-#: Words of upstream's refusals, in the order of our codes.
+#: Words of upstream's refusals, in its order, and the rule that tells the same before the launch.
 REFUSALS = {
-    "don't support compress": "compress_ratios",
-    "only support sparse attention model": "no_index_topk",
-    "don't support context parallel": "context_parallel",
-    "don't support pipeline parallel": "pipeline_parallel",
-    "only supported in PD disaggregate": "not_kv_consumer",
-    "doesn't support model_runner_v2": "v2_model_runner",
-    "must be positive": "topk_buffer_not_positive",
-    "must be >= topk": "topk_buffer_below_index_topk",
+    "don't support compress": "PD-SPARSE-005",
+    "only support sparse attention model": "PD-SPARSE-005",
+    "don't support context parallel": "PD-SPARSE-006",
+    "don't support pipeline parallel": "PD-SPARSE-006",
+    "only supported in PD disaggregate": "PD-SPARSE-007",
+    "doesn't support model_runner_v2": "PD-SPARSE-008",
+    "must be positive": "PD-SPARSE-001",
+    "must be >= topk": "PD-SPARSE-001",
 }
 
 
-def test_offload_config_agrees(upstream: Callable[[str], ast.Module]) -> None:
+def test_rules_refuse_what_upstream_refuses(upstream: Callable[[str], ast.Module]) -> None:
+    """The plan of a random configuration is refused by the rules if, and only if, upstream refuses it at start, and the
+    rule for upstream's first reason is among those that speak.
+    """
     namespace = load(upstream("vllm_ascend/ascend_config.py"), "SparseKVOffloadConfig")
+    ours = {name: rules.RULES[name] for name in set(REFUSALS.values())}
     draw = random.Random(1)
-    verdicts: dict[str | None, int] = {}
+    seen: dict[str | None, int] = {}
     for _ in range(CASES):
         index_topk = draw.choice([2048, 2048, 1024, 2048, None])
         compress = draw.random() < 0.1
@@ -116,9 +122,9 @@ def test_offload_config_agrees(upstream: Callable[[str], ast.Module]) -> None:
         consumer, transfer, v2 = draw.random() < 0.8, draw.random() < 0.9, draw.random() < 0.15
         keep, enabled = draw.random() < 0.2, draw.random() < 0.95
         topk_buffer = draw.choice([-1, 0, 1, 1024, 2047, 2048, 2049, 4096, draw.randint(-10, 9000)])
-        text = SimpleNamespace()
-        if index_topk is not None:
-            text.index_topk = index_topk
+        user = {"enabled": enabled, "topk_buffer_size": topk_buffer, "keep_device_kv_cache": keep}
+
+        text = SimpleNamespace(**({} if index_topk is None else {"index_topk": index_topk}))
         if compress:
             text.compress_ratios = [4]
         config = SimpleNamespace(
@@ -129,26 +135,31 @@ def test_offload_config_agrees(upstream: Callable[[str], ast.Module]) -> None:
             kv_transfer_config=SimpleNamespace(is_kv_consumer=consumer) if transfer else None,
             use_v2_model_runner=v2,
         )
-        user = {"enabled": enabled, "topk_buffer_size": topk_buffer, "keep_device_kv_cache": keep}
         theirs = None
         try:
             namespace["SparseKVOffloadConfig"](config, user)
         except (ValueError, AssertionError) as error:
-            theirs = next((code for words, code in REFUSALS.items() if words in str(error)), str(error))
-        ours = _sizing.offload_refusal(
-            enabled=enabled,
-            has_compress_ratios=compress,
-            index_topk=index_topk,
-            context_parallel_size=pcp * dcp,
-            pipeline_parallel_size=pp,
-            is_kv_consumer=transfer and consumer,
-            use_v2_model_runner=v2,
-            topk_buffer_size=topk_buffer,
-            keep_device_kv_cache=keep,
+            theirs = next(words for words in REFUSALS if words in str(error))
+
+        plan, facts = cluster("sparse")
+        decode = next(engine for engine in plan["engines"] if engine["role"] == "decode")
+        model = next(iter(facts["d1"]["model"].values()))["config"]
+        model.update(index_topk=index_topk, **({"compress_ratios": [4]} if compress else {}))
+        instance = next(one for one in plan["instances"] if one["name"] == decode["instance"])
+        instance["parallel"].update(
+            prefill_context_parallel_size=pcp, decode_context_parallel_size=dcp, pipeline_parallel_size=pp
         )
-        assert ours == theirs, (user, index_topk, compress, pcp, dcp, pp, consumer, transfer, v2)
-        verdicts[theirs] = verdicts.get(theirs, 0) + 1
-    assert set(verdicts) == {None, *REFUSALS.values()}, f"the draw missed a branch: {verdicts}"
+        # a connector that asks nothing of its own: it is upstream's check of the configuration that is compared
+        role = "kv_consumer" if consumer else "kv_producer"
+        decode["vllm_args"]["kv-transfer-config"] = {"kv_connector": "Other", "kv_role": role} if transfer else None
+        decode["vllm_args"]["additional-config"] = {"sparse_kv_offload_config": user}
+        decode["env"]["VLLM_USE_V2_MODEL_RUNNER"] = str(int(v2))
+        told = {one.rule for one in rules.judge(plan, facts, ours).findings if one.stops and one.host == "d1"}
+        case = (user, index_topk, compress, pcp, dcp, pp, consumer, transfer, v2)
+        assert bool(told) is (theirs is not None), (case, theirs, told)
+        assert theirs is None or REFUSALS[theirs] in told, (case, theirs, told)
+        seen[theirs] = seen.get(theirs, 0) + 1
+    assert set(seen) == {None, *REFUSALS}, f"the draw missed a branch: {seen}"
 
 
 @dataclass

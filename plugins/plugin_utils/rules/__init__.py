@@ -8,7 +8,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..findings import Finding
-from . import connectors, env, host, memcache, memory, model, nic, npu, parity, ports, proxy, sparse_kv, versions
+from . import (
+    arguments,
+    connectors,
+    env,
+    host,
+    memcache,
+    memory,
+    model,
+    nic,
+    npu,
+    parity,
+    ports,
+    proxy,
+    sparse_kv,
+    versions,
+)
 from .explain import explain
 from .registry import RULES, Problem, Rule, Verdict, judge
 
@@ -25,6 +40,7 @@ AREAS = {
     "PARITY": parity,
     "VER": versions,
     "MODEL": model,
+    "ARG": arguments,
     "ENV": env,
 }
 

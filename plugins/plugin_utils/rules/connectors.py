@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import connectors as kinds
 from ..findings import ERROR, INFO, WARNING
+from ..sizes import whole
 from .context import Context, Engine, known
 from .keys import unknown_keys
 from .registry import Problem, rule
@@ -69,6 +70,8 @@ _STORE_KEYS = (
     "mooncake_rpc_port",
     "prefill_pp_size",
     "prefill_pp_layer_partition",
+    "prefill_tp_size",
+    "decode_tp_size",
     "register_buffer",
     "use_ascend_direct",
 )
@@ -79,7 +82,9 @@ EXTRA_KEYS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(MOONCAKE_P2P, _MOONCAKE_KEYS),
     **dict.fromkeys(kinds.STORES, _STORE_KEYS),
 }
-SIDES = {"prefill": "prefill", "decode": "decode"}
+SIDES = ("prefill", "decode")
+#: What a KV pool can keep its blocks in (ascend_store/pool_scheduler.py).
+BACKENDS = ("mooncake", "memcache", "yuanrong")
 
 
 def extra_of(part: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -111,7 +116,9 @@ def connector_known(ctx: Context, engine: Engine) -> Iterator[Problem]:
         if part.get("kv_connector_module_path"):
             continue
         for key, near in unknown_keys([name], KNOWN_CONNECTORS):
-            yield Problem(key, near or "a registered connector", "mend kv_connector in pd_kv_transfer_config")
+            yield Problem(
+                key, near or "a registered connector", f"mend kv_connector in {engine.role}_kv_transfer_config"
+            )
 
 
 @rule(
@@ -128,13 +135,17 @@ def transfer_keys(ctx: Context, engine: Engine) -> Iterator[Problem]:
     for part in engine.parts:
         name = str(part.get("kv_connector"))
         for key, near in unknown_keys(part, TRANSFER_KEYS):
-            yield Problem(f"{name}: {key}", near or "a field of KVTransferConfig", "mend the key")
+            yield Problem(
+                f"{name}: {key}",
+                near or "a field of KVTransferConfig",
+                f"mend the key in {engine.role}_kv_transfer_config",
+            )
         if name in EXTRA_KEYS:
             for key, near in unknown_keys(extra_of(part), EXTRA_KEYS[name]):
                 yield Problem(
                     f"{name}: kv_connector_extra_config.{key}",
                     near or "one of " + ", ".join(EXTRA_KEYS[name]),
-                    "mend the key",
+                    f"mend the key in {engine.role}_kv_transfer_config",
                 )
 
 
@@ -151,7 +162,7 @@ def transfer_backend(ctx: Context, engine: Engine) -> Iterator[Problem]:
     for part in engine.parts:
         if part.get("kv_connector") == kinds.SFA and extra_of(part).get("transfer_backend") != "memfabric":
             found = extra_of(part).get("transfer_backend") or "left out"
-            yield Problem(f"transfer_backend {found}", "memfabric", "set it in kv_connector_extra_config")
+            yield Problem(f"transfer_backend {found}", "memfabric", f"set it in {engine.role}_kv_transfer_config")
 
 
 @rule(
@@ -180,25 +191,26 @@ def roles(ctx: Context, engine: Engine) -> Iterator[Problem]:
     ERROR,
     "tensor parallel sizes of prefill and decode do not match",
     per="cluster",
-    source="sfa_pd_rd2h/worker.py:549-569; mooncake_connector.py:1983",
+    source="sfa_pd_rd2h/worker.py:549-569; mooncake_connector.py:2060; ascend_config.py, pd_tp_ratio",
 )
 def tensor_ratio(ctx: Context) -> Iterator[Problem]:
     """Each decode rank reads from P_tp / D_tp prefill ranks: prefill's size must be the same or a multiple.
 
-    SfaRemoteD2H finds out at the first request, Mooncake at start.
+    SfaRemoteD2H finds out at the first request, Mooncake at start. With Mooncake a model with multi-head latent
+    attention (DeepSeek) needs no multiple, prefill must only not be the smaller one.
     """
     for prefill in (one for one in ctx.heads if one.role == "prefill"):
         for decode in (one for one in ctx.heads if one.role == "decode"):
             shared = prefill.connectors & decode.connectors & {kinds.SFA, *MOONCAKE_P2P}
             if not shared:
                 continue
-            exact = kinds.SFA in shared and prefill.tp % decode.tp
-            if prefill.tp < decode.tp or exact:
+            multiple = kinds.SFA in shared
+            if prefill.tp > decode.tp and prefill.tp % decode.tp and not multiple:
+                multiple = not ctx.model_config(decode.host).get("kv_lora_rank")
+            if prefill.tp < decode.tp or (multiple and prefill.tp % decode.tp):
                 yield Problem(
                     f"prefill TP {prefill.tp}, decode TP {decode.tp}",
-                    f"a multiple of {decode.tp} at prefill"
-                    if kinds.SFA in shared
-                    else f"{decode.tp} or more at prefill",
+                    f"a multiple of {decode.tp} at prefill" if multiple else f"{decode.tp} or more at prefill",
                     "set prefill_parallel or decode_parallel",
                     decode.host,
                 )
@@ -241,7 +253,8 @@ def sizes_true(ctx: Context, engine: Engine) -> Iterator[Problem]:
 def backend_explicit(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """backend left out means mooncake, in silence: wrong with use_layerwise, else only a warning.
 
-    Other names than mooncake, memcache and yuanrong are refused.
+    Other names than mooncake, memcache and yuanrong are refused. Layers share buffers with memcache alone, whatever
+    layerwise_num_shared_buffers says (a warning).
     """
     part = engine.part(*kinds.STORES)
     if part is None:
@@ -250,10 +263,23 @@ def backend_explicit(ctx: Context, engine: Engine) -> Iterator[Problem]:
     if value is None:
         severity = None if layerwise_store(engine) is not None else WARNING
         yield Problem(
-            "backend left out: mooncake", "backend: memcache (or mooncake, if meant)", "state it", severity=severity
+            "backend left out: mooncake",
+            "backend: memcache (or mooncake, if meant)",
+            f"state it in {engine.role}_kv_transfer_config",
+            severity=severity,
         )
-    elif value not in ("mooncake", "memcache", "yuanrong"):
-        yield Problem(f"backend {value}", "mooncake, memcache or yuanrong", "mend it")
+    elif str(value).lower() not in BACKENDS:
+        near = dict(unknown_keys([str(value)], BACKENDS)).get(str(value))
+        yield Problem(
+            f"backend {value}", near or ", ".join(BACKENDS), f"mend backend in {engine.role}_kv_transfer_config"
+        )
+    elif layerwise_store(engine) is not None and str(value).lower() != "memcache":
+        yield Problem(
+            f"use_layerwise with backend {value}: no layer shares its buffers",
+            "backend: memcache",
+            f"set backend in {engine.role}_kv_transfer_config",
+            severity=WARNING,
+        )
 
 
 @rule(
@@ -272,40 +298,60 @@ def layerwise_buffers(ctx: Context, engine: Engine) -> Iterator[Problem]:
     extra = layerwise_store(engine)
     if extra is None:
         return
+    mend = f"mend it in {engine.role}_kv_transfer_config"
     count = extra.get("layerwise_num_shared_buffers")
     if count is None:
         yield Problem(
-            "layerwise_num_shared_buffers left out: no layer shares", "3, as guide 1", "state it", severity=WARNING
+            "layerwise_num_shared_buffers left out: no layer shares",
+            "3, as in guide 1",
+            f"state it in {engine.role}_kv_transfer_config",
+            severity=WARNING,
         )
     for name in ("layerwise_num_shared_buffers", "layerwise_prefetch_layers"):
         value = extra.get(name)
-        if value is not None and (isinstance(value, bool) or not str(value).lstrip("-").isdigit() or int(value) < 1):
-            yield Problem(f"{name} {value!r}", "a number of 1 or more", "mend it")
+        number = whole(value)
+        if value is not None and (number is None or number < 1):
+            yield Problem(f"{name} {value!r}", "a number of 1 or more", mend)
     own = extra.get("layerwise_independent_layers")
-    if own is None or own == "all":
+    if own is None or str(own).strip().lower() == "all":
         return
-    if not isinstance(own, list):
-        yield Problem(f"layerwise_independent_layers {own!r}", "a list of layers, or all", "mend it")
+    if not isinstance(own, list) or any(whole(layer) is None for layer in own):
+        yield Problem(f"layerwise_independent_layers {own!r}", "a list of layers, or all", mend)
         return
     layers = int(ctx.model_config(engine.host).get("num_hidden_layers") or 0)
-    outside = [layer for layer in own if not -layers <= int(layer) < layers]
+    outside = [layer for layer in own if not -layers <= (whole(layer) or 0) < layers]
     if outside:
-        yield Problem(f"layerwise_independent_layers {outside}", f"-{layers} to {layers - 1}", "mend it")
+        yield Problem(f"layerwise_independent_layers {outside}", f"-{layers} to {layers - 1}", mend)
 
 
 @rule(
     "PD-CONN-009",
     ERROR,
-    "connectors that do not go together",
+    "connectors or their settings do not go together",
     per="instance",
     source="vllm-ascend #7085, #15676; layerwise_and_sparse_kv_cache_offloading.md section 5",
 )
 def combinations(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """MooncakeLayerwiseConnector cannot be combined with layerwise buffer reuse, nor with a KV pool in a
     MultiConnector.
+
+    A KV pool that works layer by layer is for a producer alone, and nobody has tried it with context parallelism (a
+    warning); vllm-ascend checks neither.
     """
-    store = engine.part(*kinds.STORES)
-    if store is not None and "MooncakeLayerwiseConnector" in engine.connectors:
+    pool = engine.part(*kinds.STORES)
+    if layerwise_store(engine) is not None and pool is not None:
+        if pool.get("kv_role") != "kv_producer":
+            yield Problem(
+                f"use_layerwise with kv_role {pool.get('kv_role')}", "kv_producer", "use_layerwise on prefill alone"
+            )
+        if engine.pcp * engine.dcp > 1:
+            yield Problem(
+                f"use_layerwise with PCP {engine.pcp}, DCP {engine.dcp}",
+                "1 each",
+                f"set {engine.role}_parallel",
+                severity=WARNING,
+            )
+    if pool is not None and "MooncakeLayerwiseConnector" in engine.connectors:
         yield Problem(
             "MooncakeLayerwiseConnector with a KV pool", "SfaRemoteD2HConnector or MooncakeConnectorV1", "choose one"
         )
@@ -382,8 +428,7 @@ def context_parallel(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """
     if engine.pcp * engine.dcp == 1:
         return
-    block = int(engine.args.get("block-size") or 128)
-    interleave = int(engine.args.get("cp-kv-cache-interleave-size") or 1)
+    block, interleave = engine.block_size, engine.number("cp-kv-cache-interleave-size", 1)
     if engine.transfer and interleave != block:
         yield Problem(
             f"cp-kv-cache-interleave-size {interleave}, block-size {block}",
@@ -449,7 +494,7 @@ def kv_port(ctx: Context, engine: Engine) -> Iterator[Problem]:
 def dead_keys(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """use_ascend_direct stands in guide 2 and in upstream's examples, but no code of vllm-ascend reads it."""
     if any("use_ascend_direct" in extra_of(part) for part in engine.parts):
-        yield Problem("use_ascend_direct", "left out", "may be removed")
+        yield Problem("use_ascend_direct", "left out", f"may be removed from {engine.role}_kv_transfer_config")
 
 
 @rule(
@@ -475,33 +520,53 @@ def mappings(ctx: Context, engine: Engine) -> Iterator[Problem]:
     ERROR,
     "the KV pool meets different tensor parallel sizes",
     per="cluster",
-    source="ascend_store/pool_worker.py:224-242",
+    source="ascend_store/config_data.py infer_tp_mismatch_info, pool_worker.py:224-242",
 )
 def pool_tensor_sizes(ctx: Context) -> Iterator[Problem]:
-    """A layerwise or sparse KV pool is shared only between engines of one tensor parallel size."""
+    """A layerwise KV pool that is told of another size (prefill_tp_size, decode_tp_size) refuses to start.
+
+    One that is not told goes by each side's own size: right where all ranks hold the same KV, as with MLA, so only a
+    warning (upstream's memcache deployment of DeepSeek-V4 has TP 4 and TP 1).
+    """
     sizes: dict[int, list[str]] = {}
+    told = False
     for engine in ctx.heads:
-        if layerwise_store(engine) is not None:
+        extra = layerwise_store(engine)
+        if extra is not None:
             sizes.setdefault(engine.tp, []).append(engine.name)
+            told = told or "prefill_tp_size" in extra or "decode_tp_size" in extra
     if len(sizes) > 1:
         yield Problem(
             "; ".join(f"TP {tp}: {', '.join(names)}" for tp, names in sorted(sizes.items())),
             "one size",
             "set the parallel sizes",
+            severity=None if told else WARNING,
         )
 
 
 @rule(
     "PD-CONN-019",
     WARNING,
-    "the recompute scheduler is on at prefill",
+    "the recompute scheduler is on elsewhere than at decode",
     per="instance",
-    source="guide 2, notes on parameters",
+    source="guide 2, notes on parameters; vllm-ascend platform.py check_and_update_config",
 )
 def recompute_scheduler(ctx: Context, engine: Engine) -> Iterator[Problem]:
-    """recompute_scheduler_enable sends a request whose KV does not fit back to prefill: it belongs on decode only."""
-    if engine.role == "prefill" and engine.scheduler_option("recompute_scheduler_enable"):
-        yield Problem("recompute_scheduler_enable: true", "decode only", "remove it from prefill_vllm_args")
+    """recompute_scheduler_enable sends a request whose KV does not fit back to prefill: it belongs on decode only.
+
+    vllm-ascend ignores it on a kv_producer, and refuses to start with it where kv_role is kv_both or where there is no
+    connector (an error).
+    """
+    if not engine.scheduler_option("recompute_scheduler_enable"):
+        return
+    role = engine.transfer.get("kv_role")
+    if role != "kv_consumer":
+        yield Problem(
+            f"recompute_scheduler_enable with kv_role {role or 'unset'}",
+            "kv_consumer only",
+            f"remove it from {engine.role}_vllm_args",
+            severity=None if role == "kv_producer" else ERROR,
+        )
 
 
 @rule(

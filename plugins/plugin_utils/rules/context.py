@@ -10,8 +10,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ...module_utils import _sizing
+from ...module_utils._sizing import Sizing, size
+from ...module_utils._sizing_gate import DEFAULT_DRAM_GIB, DEFAULT_TOPK_BUFFER_SIZE, GATE_AVAILABLE, GATE_PLANNED, GIB
+from ...module_utils._sizing_input import (
+    DEFAULT_BLOCK_SIZE,
+    DEFAULT_GPU_MEMORY_UTILIZATION,
+    DEFAULT_MAX_NUM_BATCHED_TOKENS,
+    DEFAULT_MAX_NUM_SEQS,
+    SizingInput,
+)
+from ...module_utils._sizing_model import longest_length, text_config
 from .. import connectors
+from ..sizes import fraction, sizing_input, whole
 
 UNKNOWN = "<unknown"
 #: Facts that no working host shows empty.
@@ -118,6 +128,38 @@ class Engine:
     def dp(self) -> int:
         return self.size("data_parallel_size")
 
+    # ---- options, with vLLM's own value where one is left out ----
+
+    def number(self, option: str, default: int) -> int:
+        """An option that is a whole number; what is none is one rule's finding and unknown to the others."""
+        value = self.args.get(option)
+        if value is None:
+            return default
+        found = whole(value)
+        if found is None:
+            raise Missing(f"{option} of {self.name} is {value!r}, no whole number")
+        return found
+
+    @property
+    def block_size(self) -> int:
+        return self.number("block-size", DEFAULT_BLOCK_SIZE)
+
+    @property
+    def max_num_seqs(self) -> int:
+        return self.number("max-num-seqs", DEFAULT_MAX_NUM_SEQS)
+
+    @property
+    def max_num_batched_tokens(self) -> int:
+        return self.number("max-num-batched-tokens", DEFAULT_MAX_NUM_BATCHED_TOKENS)
+
+    @property
+    def memory_utilization(self) -> float:
+        value = self.args.get("gpu-memory-utilization")
+        found = DEFAULT_GPU_MEMORY_UTILIZATION if value is None else fraction(value)
+        if found is None:
+            raise Missing(f"gpu-memory-utilization of {self.name} is {value!r}, no number")
+        return found
+
     @cached_property
     def local_ranks(self) -> int:
         """Data-parallel ranks in this process; at least one, as a rank may span hosts."""
@@ -177,9 +219,13 @@ class Engine:
         return self.additional.get(name)
 
     @cached_property
-    def speculative_tokens(self) -> int:
+    def speculative(self) -> Mapping[str, Any]:
         value = self.args.get("speculative-config")
-        return int(value.get("num_speculative_tokens") or 0) if isinstance(value, Mapping) else 0
+        return value if isinstance(value, Mapping) else {}
+
+    @cached_property
+    def speculative_tokens(self) -> int:
+        return whole(self.speculative.get("num_speculative_tokens")) or 0
 
     @cached_property
     def eager(self) -> bool:
@@ -188,7 +234,8 @@ class Engine:
     @cached_property
     def graph_mode(self) -> str:
         config = self.args.get("compilation-config")
-        return "NONE" if self.eager else str((config or {}).get("cudagraph_mode", "default"))
+        mode = config.get("cudagraph_mode", "default") if isinstance(config, Mapping) else "default"
+        return "NONE" if self.eager else str(mode)
 
 
 class Context:
@@ -197,7 +244,7 @@ class Context:
     def __init__(self, plan: Mapping[str, Any], facts: Mapping[str, Mapping[str, Any]] | None) -> None:
         self.plan = plan
         self.facts = facts
-        self._sizes: dict[tuple[Any, ...], _sizing.Sizing] = {}
+        self._sizes: dict[tuple[Any, ...], Sizing] = {}
 
     # ---- plan ----
 
@@ -216,6 +263,11 @@ class Context:
     @property
     def vllm_ascend(self) -> str:
         return str((self.plan.get("versions") or {}).get("vllm_ascend") or "")
+
+    @property
+    def planned_gate(self) -> bool:
+        """Whether vllm-ascend allocates no more of the host pool than the requests need (its PR #14921)."""
+        return self.settings.get("pd_dram_gate") == GATE_PLANNED
 
     def version_in(self, specifier: str) -> bool:
         return not specifier or not self.vllm_ascend or in_range(self.vllm_ascend, specifier)
@@ -406,57 +458,47 @@ class Context:
 
     # ---- sizes ----
 
-    def sizing_input(self, engine: Engine) -> _sizing.SizingInput:
+    def model_length(self, engine: Engine) -> int:
+        """``max-model-len``; where it is left out, what vLLM derives from the model."""
+        stated = engine.number("max-model-len", 0)
+        if stated > 0:
+            return stated
+        length = longest_length(text_config(self.model_config(engine.host)))
+        return int(known(length, f"max-model-len of {engine.name}"))
+
+    def sizing_input(self, engine: Engine) -> SizingInput:
         """Sizing of one engine's instance from its own arguments and the facts of its host."""
-        args, offload = engine.args, engine.offload
-        layerwise = next(
-            (
-                part.get("kv_connector_extra_config") or {}
-                for part in engine.parts
-                if part.get("kv_connector") in connectors.STORES
-                and (part.get("kv_connector_extra_config") or {}).get("use_layerwise")
-                and engine.uses_memcache
-            ),
-            {},
-        )
-        config, model = self.model_config(engine.host), self.model(engine.host)
-        independent = layerwise.get("layerwise_independent_layers")
-        return _sizing.SizingInput.from_model(
+        config, weights = self.model_config(engine.host), self.model(engine.host).get("shards") or {}
+        pinned = engine.args.get("kv-cache-memory-bytes")
+        return sizing_input(
             config,
-            li_c8=bool(engine.additional.get("enable_sparse_li_c8")),
-            weight_bytes=(model.get("shards") or {}).get("bytes") or None,
-            tensor_parallel_size=engine.tp,
-            pipeline_parallel_size=engine.pp,
-            prefill_context_parallel_size=engine.pcp,
-            decode_context_parallel_size=engine.dcp,
-            data_parallel_size=engine.dp,
-            data_parallel_size_local=engine.local_ranks,
-            block_size=int(args.get("block-size") or 128),
-            max_model_len=int(known(args.get("max-model-len"), f"max-model-len of {engine.name}")),
-            max_num_seqs=int(args.get("max-num-seqs") or 256),
-            max_num_batched_tokens=int(args.get("max-num-batched-tokens") or 8192),
-            num_speculative_tokens=engine.speculative_tokens,
-            gpu_memory_utilization=float(args.get("gpu-memory-utilization") or 0.9),
+            engine.args,
+            engine.transfer,
+            {
+                "tensor_parallel_size": engine.tp,
+                "pipeline_parallel_size": engine.pp,
+                "prefill_context_parallel_size": engine.pcp,
+                "decode_context_parallel_size": engine.dcp,
+                "data_parallel_size": engine.dp,
+                "data_parallel_size_local": engine.local_ranks,
+            },
+            weight_bytes=weights.get("bytes") or None,
             sparse_kv_offload=engine.offloads,
-            keep_device_kv_cache=bool(offload.get("keep_device_kv_cache")),
-            topk_buffer_size=offload.get("topk_buffer_size", _sizing.DEFAULT_TOPK_BUFFER_SIZE),
+            topk_buffer_size=whole(engine.offload.get("topk_buffer_size", DEFAULT_TOPK_BUFFER_SIZE)),
             dram_size_per_dp_gib=self.offload_gib(engine),
-            kv_cache_memory_bytes=args.get("kv-cache-memory-bytes"),
-            pin_kv_cache=args.get("kv-cache-memory-bytes") is not None,
-            gate=str(self.settings.get("pd_dram_gate") or _sizing.GATE_AVAILABLE),
-            layerwise_num_shared_buffers=layerwise.get("layerwise_num_shared_buffers"),
-            layerwise_independent_layers=tuple(independent) if isinstance(independent, list) else (0,),
-            memcache=engine.uses_memcache,
+            kv_cache_memory_bytes=None if pinned is None else whole(known(pinned, "kv-cache-memory-bytes")),
+            pin_kv_cache=pinned is not None,
+            gate=str(self.settings.get("pd_dram_gate") or GATE_AVAILABLE),
             memcache_dram_gib=self.memcache_gib(engine),
             hbm_bytes=self._hbm_bytes(engine.host),
             host_available_bytes=self._usable_memory(engine.host),
         )
 
-    def sizing(self, engine: Engine) -> _sizing.Sizing:
+    def sizing(self, engine: Engine) -> Sizing:
         """Sizes of an engine's instance, computed once per instance and host."""
         key = (engine.data["instance"], engine.host)
         if key not in self._sizes:
-            self._sizes[key] = _sizing.size(self.sizing_input(engine))
+            self._sizes[key] = size(self.sizing_input(engine))
         return self._sizes[key]
 
     def _hbm_bytes(self, host: str) -> int | None:
@@ -483,7 +525,7 @@ class Context:
         if not engine.offloads:
             return None
         try:
-            return int(engine.offload.get("dram_size_per_dp_GB", _sizing.DEFAULT_DRAM_GIB))
+            return int(engine.offload.get("dram_size_per_dp_GB", DEFAULT_DRAM_GIB))
         except (TypeError, ValueError):
             return None
 
@@ -493,7 +535,17 @@ class Context:
         """
         conf = self.conf(engine.service, "mmc-local.conf")
         size = parse_size((conf or {}).get("ock.mmc.local_service.dram.size"))
-        return None if size is None else -(-size // _sizing.GIB)
+        return None if size is None else -(-size // GIB)
+
+
+def targets(engine: Engine) -> list[str]:
+    """Paths that are mounted into the engine's container."""
+    return [parts[1] for parts in (str(m).split(":") for m in engine.container.get("mounts") or []) if len(parts) > 1]
+
+
+def covers(paths: list[str], wanted: str) -> bool:
+    """Whether one of the paths is the wanted one or a folder above it."""
+    return any(wanted == path.rstrip("/") or wanted.startswith(path.rstrip("/") + "/") for path in paths)
 
 
 def is_own(container: Any) -> bool:

@@ -4,25 +4,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ...module_utils._sizing_gate import GIB
+from ..containers import CANN_SCRIPTS, MEMCACHE_SCRIPT, MEMFABRIC_SCRIPT
 from ..findings import ERROR, INFO, WARNING
-from .context import Context, Engine
+from .context import Context, Engine, covers, targets
 from .registry import Problem, rule
 
 PATH_LIKE = ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH")
 DRIVER = "/usr/local/Ascend/driver"
+#: The least that vLLM's message queues want of /dev/shm: guide 2 gives its container as much.
+MIN_SHM_BYTES = GIB
 MANAGERS = ("/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc")
-
-
-def targets(engine: Engine) -> list[str]:
-    """Paths that are mounted into the container."""
-    return [parts[1] for parts in (str(m).split(":") for m in engine.container.get("mounts") or []) if len(parts) > 1]
-
-
-def covers(paths: list[str], wanted: str) -> bool:
-    return any(wanted == path.rstrip("/") or wanted.startswith(path.rstrip("/") + "/") for path in paths)
 
 
 @rule(
@@ -84,17 +79,40 @@ def path_like(ctx: Context, engine: Engine) -> Iterator[Problem]:
             yield Problem(f"{name} is set", f"pd_prepend_paths: {{{name}: [...]}}", "use pd_prepend_paths")
 
 
-@rule("PD-ENV-004", WARNING, "FLASHCOMM1 where it does not work", per="instance", source="guide 2, notes on parameters")
+@rule(
+    "PD-ENV-004",
+    WARNING,
+    "FLASHCOMM1 where it does not work",
+    per="instance",
+    source="guide 2, notes on parameters; vllm-ascend platform.py check_and_update_config",
+)
 def flashcomm(ctx: Context, engine: Engine) -> Iterator[Problem]:
-    """VLLM_ASCEND_ENABLE_FLASHCOMM1 is for mixture-of-experts models with tensor parallelism above 1."""
-    if str(engine.env.get("VLLM_ASCEND_ENABLE_FLASHCOMM1", "0")) != "1":
+    """VLLM_ASCEND_ENABLE_FLASHCOMM1, or enable_flashcomm1 in additional-config, is for mixture-of-experts models with
+    tensor parallelism above 1.
+
+    vllm-ascend ends with an assertion at tensor parallel size 1, and on such a model without enable-expert-parallel
+    (errors).
+    """
+    name, value = "VLLM_ASCEND_ENABLE_FLASHCOMM1", engine.env.get("VLLM_ASCEND_ENABLE_FLASHCOMM1", "0")
+    mend = f"remove it from {engine.role}_env"
+    if "enable_flashcomm1" in engine.additional:
+        name, value = "enable_flashcomm1", engine.additional["enable_flashcomm1"]
+        mend = f"remove it from {engine.role}_vllm_args"
+    if str(value).lower() not in ("1", "true"):
         return
     if engine.tp == 1:
-        yield Problem("VLLM_ASCEND_ENABLE_FLASHCOMM1=1 with TP 1", "TP above 1", "remove it")
+        yield Problem(f"{name} with TP 1", "TP above 1", mend, severity=ERROR)
         return
     config = ctx.model_config(engine.host)
     if not (config.get("n_routed_experts") or config.get("num_experts")):
-        yield Problem("VLLM_ASCEND_ENABLE_FLASHCOMM1=1 on a dense model", "a mixture-of-experts model", "remove it")
+        yield Problem(f"{name} on a dense model", "a mixture-of-experts model", mend)
+    elif not engine.args.get("enable-expert-parallel"):
+        yield Problem(
+            f"{name} without enable-expert-parallel",
+            "enable-expert-parallel: true",
+            f"set it in {engine.role}_vllm_args",
+            severity=ERROR,
+        )
 
 
 @rule(
@@ -175,9 +193,17 @@ def host_network(ctx: Context, engine: Engine) -> Iterator[Problem]:
     source="gpustack #5014; guide 2 --shm-size=1g",
 )
 def shm_size(ctx: Context, engine: Engine) -> Iterator[Problem]:
-    """vLLM's workers pass messages through /dev/shm: Docker gives 64 MiB. With the host's IPC it is the host's."""
+    """vLLM's workers pass messages through /dev/shm. Docker gives 64 MiB of it; with the host's IPC it is the host's,
+    which should hold 1 GiB at least. MemCache's host_shm wants far more (another rule).
+    """
     if engine.container.get("ipc_mode") != "host":
         yield Problem(f"ipc_mode {engine.container.get('ipc_mode') or 'private'}", "host", "report it")
+        return
+    size = int(ctx.fact(engine.host, "host.shm.total_bytes"))
+    if size < MIN_SHM_BYTES:
+        yield Problem(
+            f"/dev/shm of {engine.host} has {size >> 20} MiB", "1 GiB or more", "mount -o remount,size=50% /dev/shm"
+        )
 
 
 @rule("PD-ENV-010", WARNING, "gather variables without gather", per="engine", source="guide 1 section 4")
@@ -205,32 +231,51 @@ def unusual(ctx: Context, engine: Engine) -> Iterator[Problem]:
         yield Problem(f"HCCL_BUFFSIZE {value} MiB", "200 to 2048", "lower it")
 
 
+#: What is sourced -> words of which one is in its path, and where it lies in an image that is built here.
+SCRIPTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "CANN": (("ascend", "cann"), CANN_SCRIPTS),
+    "MemFabric": (("memfabric",), (MEMFABRIC_SCRIPT,)),
+    "MemCache": (("memcache",), (MEMCACHE_SCRIPT,)),
+}
+
+
 @rule(
     "PD-ENV-012",
     ERROR,
-    "MemFabric's environment is not set",
+    "a set_env.sh is not sourced",
     per="service",
-    source="memfabric_hybrid set_env.sh: MEMFABRIC_HYBRID_EXTEND_LIB_PATH",
+    chips=True,
+    source="memfabric_hybrid set_env.sh: MEMFABRIC_HYBRID_EXTEND_LIB_PATH; entry point of vllm-ascend's images",
 )
-def memfabric_environment(ctx: Context, engine: Engine) -> Iterator[Problem]:
-    """MemFabric 1.2.0 does not start without MEMFABRIC_HYBRID_EXTEND_LIB_PATH, which its set_env.sh sets.
+def environment_scripts(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """The launcher sources the set_env.sh files of CANN, and of MemFabric and MemCache where they are used: MemFabric
+    1.2.0 does not start without MEMFABRIC_HYBRID_EXTEND_LIB_PATH, which its set_env.sh sets.
 
-    Guide 1's export of it names a version and breaks with the next one.
+    The plan knows where they lie in an image that is built here. A ready-made image (pd_build: false) may have them
+    elsewhere, so pd_environment_scripts must name them all. Where that list lacks one, the image may set the variables
+    itself, which cannot be seen: a warning.
+
+    Guide 1's export of MemFabric's variable names a version and breaks with the next one.
     """
-    if not engine.uses_memfabric:
-        return
-    scripts = [str(path) for path in engine.service.get("sources") or []]
-    built = "memfabric" in ctx.image_of(engine).get("layers", ())
-    if built and not any("memfabric" in path for path in scripts):
+    wanted = ["CANN"] + ["MemFabric"] * engine.uses_memfabric + ["MemCache"] * engine.uses_memcache
+    paths = [str(path) for path in engine.service.get("sources") or []]
+    gone = [name for name in wanted if not any(word in path.lower() for path in paths for word in SCRIPTS[name][0])]
+    if gone:
+        layers = [layer.lower() for layer in ctx.image_of(engine).get("layers", ())]
+        theirs = ctx.settings.get("pd_environment_scripts") is not None and not any(n.lower() in layers for n in gone)
         yield Problem(
-            f"{engine.service.get('name')} sources {', '.join(scripts) or 'nothing'}",
-            "MemFabric's set_env.sh",
-            "report it",
+            f"{engine.service.get('name')} sources {', '.join(paths) or 'nothing'}",
+            f"set_env.sh of {', '.join(gone)} too",
+            f"pd_environment_scripts: [{', '.join(path for name in wanted for path in SCRIPTS[name][1])}]",
+            severity=WARNING if theirs else None,
         )
     fixed = engine.env.get("MEMFABRIC_HYBRID_EXTEND_LIB_PATH")
     if fixed and "/latest/" not in str(fixed):
         yield Problem(
-            f"MEMFABRIC_HYBRID_EXTEND_LIB_PATH {fixed}", "unset, or through latest", "remove it", severity=WARNING
+            f"MEMFABRIC_HYBRID_EXTEND_LIB_PATH {fixed}",
+            "unset, or through latest",
+            f"remove it from {engine.role}_env",
+            severity=WARNING,
         )
 
 

@@ -8,7 +8,7 @@ import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...module_utils._sizing import GIB
+from ...module_utils._sizing_gate import GIB
 from ..findings import Finding
 from ..plan_rules import PLAN_RULES
 from .context import Context, Engine, Missing

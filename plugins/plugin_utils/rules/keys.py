@@ -8,13 +8,13 @@ import difflib
 from collections.abc import Iterable, Iterator
 
 
-def unknown_keys(given: Iterable[str], known: Iterable[str]) -> Iterator[tuple[str, str | None]]:
-    """Each unknown key with the nearest known one; case alone is near enough."""
+def unknown_keys(given: Iterable[str], known: Iterable[str], alike: float = 0.5) -> Iterator[tuple[str, str | None]]:
+    """Each unknown key with the nearest known one, at least ``alike`` (0 to 1); case alone is near enough."""
     choices = list(known)
     folded = {choice.lower(): choice for choice in choices}
     for key in given:
         if key not in choices:
             near = folded.get(str(key).lower()) or next(
-                iter(difflib.get_close_matches(str(key), choices, n=1, cutoff=0.5)), None
+                iter(difflib.get_close_matches(str(key), choices, n=1, cutoff=alike)), None
             )
             yield str(key), near

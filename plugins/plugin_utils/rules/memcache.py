@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from ...module_utils._sizing import GIB
+from ...module_utils._sizing_gate import GIB
 from ..findings import ERROR, INFO, WARNING
 from .context import UNKNOWN, Context, Engine, Missing, known, numbers, parse_size
 from .keys import unknown_keys
@@ -194,7 +194,9 @@ def dram_size(ctx: Context, engine: Engine) -> Iterator[Problem]:
     if size is None:
         yield Problem(f"dram.size {value!r}", "a size such as 10G", "set memcache_dram_size")
     elif size % GIB:
-        yield Problem(f"dram.size {value}", f"{-(-size // GIB)}G", "set memcache_dram_size to whole GiB")
+        # a number alone is bytes; a small one was meant as GiB
+        right = f"{size}G" if 0 < size <= 1024 else f"{-(-size // GIB)}G"
+        yield Problem(f"dram.size {value}", right, "set memcache_dram_size to whole GiB")
     elif size > 1024 * GIB:
         yield Problem(f"dram.size {value}", "1TB at most", "set memcache_dram_size")
     elif size == 0 and not (parse_size(conf.get(LOCAL + "hbm.size")) or parse_size(conf.get(LOCAL + "max.dram.size"))):
@@ -227,31 +229,34 @@ def shared_memory(ctx: Context, host: str) -> Iterator[Problem]:
 
     Huge pages that are too few are worse than none: MemCache takes them and fails.
     """
-    for engine in ctx.on(host):
-        if not engine.uses_memcache or local(ctx, engine).get(LOCAL + "protocol") != "host_shm":
-            continue
+    users = [
+        engine
+        for engine in ctx.on(host)
+        if engine.uses_memcache and local(ctx, engine).get(LOCAL + "protocol") == "host_shm"
+    ]
+    for engine in users:
         if engine.container.get("ipc_mode") != "host":
             yield Problem(f"ipc_mode {engine.container.get('ipc_mode')} of {engine.name}", "host", "report it")
-        per_rank = ctx.memcache_gib(engine)
-        if per_rank is None or ctx.own_running(host):
-            continue
-        need = per_rank * len(engine.devices) * GIB
-        pages = ctx.fact(host, "host.memory.hugepages")
-        free_huge = (pages.get("free") or 0) * (pages.get("size_bytes") or 0)
-        if 0 < free_huge < need:
-            yield Problem(
-                f"{free_huge / GIB:.0f} GiB of free huge pages, need {need / GIB:.0f} GiB",
-                "enough, or none",
-                f"sysctl vm.nr_hugepages=0, or {-(-need // (pages.get('size_bytes') or 1))}",
-            )
-        shm = ctx.fact(host, "host.shm.free_bytes")
-        if not free_huge and shm < need:
-            yield Problem(
-                f"{shm / GIB:.0f} GiB free in /dev/shm, need {need / GIB:.0f} GiB "
-                f"({len(engine.devices)} x {per_rank} GiB)",
-                f"{need / GIB:.0f} GiB",
-                f"mount -o remount,size={need // GIB + 8}G /dev/shm, lower memcache_dram_size, or device_sdma",
-            )
+    shares = [(len(engine.devices), ctx.memcache_gib(engine) or 0) for engine in users]
+    need = sum(ranks * size for ranks, size in shares) * GIB
+    if not need or ctx.own_running(host):
+        return
+    pages = ctx.fact(host, "host.memory.hugepages")
+    free_huge = (pages.get("free") or 0) * (pages.get("size_bytes") or 0)
+    if 0 < free_huge < need:
+        yield Problem(
+            f"{free_huge / GIB:.0f} GiB of free huge pages, need {need / GIB:.0f} GiB",
+            "enough, or none",
+            f"sysctl vm.nr_hugepages=0, or {-(-need // (pages.get('size_bytes') or 1))}",
+        )
+    shm = ctx.fact(host, "host.shm.free_bytes")
+    if not free_huge and shm < need:
+        words = " + ".join(f"{ranks} x {size} GiB" for ranks, size in shares)
+        yield Problem(
+            f"{shm / GIB:.0f} GiB free in /dev/shm, need {need / GIB:.0f} GiB ({words})",
+            f"{need / GIB:.0f} GiB",
+            f"mount -o remount,size={need // GIB + 8}G /dev/shm, lower memcache_dram_size, or device_sdma",
+        )
 
 
 @rule(
@@ -264,6 +269,9 @@ def shared_memory(ctx: Context, host: str) -> Iterator[Problem]:
 def protocol(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """The protocol decides where the pool's memory comes from. On A3 over HCCS upstream recommends device_sdma; guide 1
     has host_shm, which works and is noted.
+
+    host_rdma, host_urma and host_tcp meet at hcom_url, which the plan leaves at MemCache's own tcp://127.0.0.1:7000 (a
+    warning).
     """
     if not engine.uses_memcache:
         return
@@ -274,6 +282,13 @@ def protocol(ctx: Context, engine: Engine) -> Iterator[Problem]:
     elif value == "host_shm":
         yield Problem(
             "protocol host_shm", "device_sdma on A3 over HCCS", "memcache_protocol: device_sdma", severity=INFO
+        )
+    elif str(value).startswith("host_") and not local(ctx, engine).get(LOCAL + "hcom_url"):
+        yield Problem(
+            f"protocol {value}, hcom_url left at tcp://127.0.0.1:7000",
+            "device_sdma on A3 over HCCS, device_rdma elsewhere",
+            "set memcache_protocol",
+            severity=WARNING,
         )
 
 
@@ -289,7 +304,12 @@ def keys(ctx: Context) -> Iterator[Problem]:
     for service in ctx.services:
         for name, allowed in ((META_FILE, META_KEYS), (LOCAL_FILE, LOCAL_KEYS)):
             for key, near in unknown_keys(ctx.conf(service, name) or {}, allowed):
-                yield Problem(f"{name}: {key}", near or "a key of MemCache", "mend it", str(service["host"]))
+                yield Problem(
+                    f"{name}: {key}",
+                    near or "a key of MemCache",
+                    "report it: the plan writes this file",
+                    str(service["host"]),
+                )
 
 
 @rule("PD-MMC-008", ERROR, "pipeline parallelism with MemCache", per="instance", source="vllm-ascend #13418")
@@ -365,7 +385,7 @@ def pool_holds_request(ctx: Context, engine: Engine) -> Iterator[Problem]:
         raise Missing(f"MemCache dram of {engine.name} is not known")
     ranks = sum(len(one.devices) for one in ctx.engines if one.uses_memcache)
     sizing = ctx.sizing(engine)
-    need = int(engine.args["max-model-len"]) * sizing.pool_bytes_per_token
+    need = ctx.model_length(engine) * sizing.pool_bytes_per_token
     if ranks * per_rank * GIB < need:
         right = -(-need // (ranks * GIB))
         yield Problem(

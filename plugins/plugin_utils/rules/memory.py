@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...module_utils._sizing import GIB, HOST_RESERVE_BYTES
+from ...module_utils._sizing_gate import GIB
+from ...module_utils._sizing_input import HOST_RESERVE_BYTES
 from ..findings import ERROR, INFO, WARNING
 from .context import Context, Engine, Missing
 from .registry import Problem, rule
@@ -23,10 +24,9 @@ def host_pools(ctx: Context, host: str) -> list[tuple[str, int]]:
     pools = []
     for engine in ctx.on(host):
         if engine.offloads:
-            dram = ctx.sizing(engine).dram_size_per_dp_gib or 0
-            pools.append(
-                (f"KV pool of {engine.name}: {engine.local_ranks} x {dram} GiB", engine.local_ranks * dram * GIB)
-            )
+            pool = ctx.sizing(engine).host_pool_bytes or 0
+            words = f"KV pool of {engine.name}: {engine.local_ranks} x {pool / GIB:.0f} GiB"
+            pools.append((words, engine.local_ranks * pool))
         if engine.uses_memcache:
             per_rank = ctx.memcache_gib(engine)
             if per_rank is None:
@@ -50,7 +50,8 @@ def gib(value: float) -> str:
 def host_memory(ctx: Context, host: str) -> Iterator[Problem]:
     """dram_size_per_dp_GB is allocated in full for each data-parallel rank, and MemCache's dram.size for each chip.
 
-    Their sum and 32 GiB for the system must be available. Guide 1's 512 and 10 per rank are 512 and 160 GiB.
+    Their sum and 32 GiB for the system must be available. Guide 1's 512 and 10 per rank are 512 and 160 GiB. From
+    PR #14921 on (pd_dram_gate: planned) only that part of dram_size_per_dp_GB is allocated which the requests need.
     """
     pools = host_pools(ctx, host)
     need, usable = sum(pool[1] for pool in pools), ctx.usable_memory(host)
@@ -90,7 +91,7 @@ def chip_memory(ctx: Context, engine: Engine) -> Iterator[Problem]:
             "spread the instance over more chips, or raise gpu-memory-utilization",
         )
     elif not budget.fits:
-        seqs, most = int(engine.args.get("max-num-seqs") or 256), sizing.recommended.max_num_seqs
+        seqs, most = engine.max_num_seqs, sizing.recommended.max_num_seqs
         # without offload vLLM takes fewer requests at once; with it all of them must fit
         severity = WARNING if engine.offloads or not most else INFO
         yield Problem(
@@ -113,7 +114,7 @@ def transfer_headroom(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """Connectors register memory outside of what vLLM counts; at 0.96 engines ran out of memory once transfer was
     added.
     """
-    value = float(engine.args.get("gpu-memory-utilization") or 0.9)
+    value = engine.memory_utilization
     if engine.transfer and value > UTILISATION_WITH_TRANSFER:
         yield Problem(
             f"{value} with {', '.join(sorted(engine.connectors))}", "0.95 or less", "lower gpu-memory-utilization"
@@ -125,10 +126,7 @@ def activation_peak(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """Activations grow with max-num-batched-tokens, and uneven expert load makes the real peak higher than the profiled
     one.
     """
-    value, batch = (
-        float(engine.args.get("gpu-memory-utilization") or 0.9),
-        int(engine.args.get("max-num-batched-tokens") or 0),
-    )
+    value, batch = engine.memory_utilization, engine.max_num_batched_tokens
     if value > 0.95 and batch >= LARGE_BATCH:
         yield Problem(
             f"{value} with max-num-batched-tokens {batch}", f"0.95 or less, or below {LARGE_BATCH}", "lower one of both"
@@ -154,9 +152,13 @@ def pool_size(ctx: Context, engine: Engine) -> Iterator[Problem]:
     MemFabric allocates in slices of 32 GiB, so a larger pool may work on A3; it also takes tens of minutes.
     """
     dram = ctx.offload_gib(engine)
-    if dram is not None and dram > PROVEN_POOL_GIB:
+    if dram is None or dram <= PROVEN_POOL_GIB:
+        return
+    if not ctx.planned_gate or (ctx.sizing(engine).host_pool_bytes or 0) > PROVEN_POOL_GIB * GIB:
         yield Problem(
-            f"dram_size_per_dp_GB {dram}", f"{PROVEN_POOL_GIB} or less", "lower max-num-seqs or max-model-len"
+            f"dram_size_per_dp_GB {dram}",
+            f"{PROVEN_POOL_GIB} or less",
+            "pd_dram_size_per_dp_gb: auto; where that is still more, lower max-num-seqs or max-model-len",
         )
 
 
@@ -176,7 +178,7 @@ def contiguous(ctx: Context, host: str) -> Iterator[Problem]:
     engines = [engine for engine in ctx.on(host) if engine.offloads]
     if not engines or ctx.own_running(host):
         return
-    need = sum(engine.local_ranks * (ctx.offload_gib(engine) or 0) for engine in engines) * GIB
+    need = sum(engine.local_ranks * (ctx.sizing(engine).host_pool_bytes or 0) for engine in engines)
     free = int(ctx.fact(host, "host.contiguous.free_bytes"))
     if free < need:
         yield Problem(

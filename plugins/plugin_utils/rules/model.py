@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...module_utils._sizing_model import longest_length, text_config
 from ..findings import ERROR, INFO, WARNING
-from .context import Context, Engine, Missing
+from .context import Context, Engine, Missing, covers, targets
 from .registry import Problem, rule
 
 
@@ -88,13 +89,14 @@ def float16(ctx: Context, engine: Engine) -> Iterator[Problem]:
     source="vLLM ModelConfig; vllm-ascend #2649",
 )
 def length(ctx: Context, engine: Engine) -> Iterator[Problem]:
-    """vLLM refuses a max-model-len above max_position_embeddings (times the factor of rope_scaling)."""
-    config = ctx.model_config(engine.host)
-    limit, wanted = config.get("max_position_embeddings"), engine.args.get("max-model-len")
-    scaling = config.get("rope_scaling") or {}
-    # DeepSeek states the length after scaling, others before; only what neither reading allows is wrong
-    factor = float(scaling.get("factor") or 1) if isinstance(scaling, dict) else 1.0
-    if limit and wanted and int(wanted) > int(limit) * max(1.0, factor):
+    """vLLM refuses a max-model-len above the length that it derives from config.json (max_position_embeddings,
+    rope_scaling), unless VLLM_ALLOW_LONG_MAX_MODEL_LEN is 1 or hf-overrides changes what it reads.
+    """
+    if engine.args.get("hf-overrides") or str(engine.env.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "0")) == "1":
+        return
+    wanted = engine.number("max-model-len", 0)
+    limit = longest_length(text_config(ctx.model_config(engine.host)))
+    if limit and wanted > limit:
         yield Problem(f"max-model-len {wanted}", f"{limit} or less", "lower max-model-len")
 
 
@@ -137,8 +139,7 @@ def mounted(ctx: Context, engine: Engine) -> Iterator[Problem]:
     model = str(engine.args.get("model") or path_of(ctx))
     if not model.startswith("/"):  # a repository's name, which the planner warns of
         return
-    targets = [str(mount).split(":")[1] for mount in engine.container.get("mounts") or [] if ":" in str(mount)]
-    if not any(model == target or model.startswith(target.rstrip("/") + "/") for target in targets):
+    if not covers(targets(engine), model):
         yield Problem(
             f"{model} is below no mount of {engine.service.get('name')}",
             "mounted",
@@ -163,7 +164,7 @@ def heads(ctx: Context, engine: Engine) -> Iterator[Problem]:
 @rule("PD-MODEL-010", ERROR, "the model has no draft layer", per="instance", source="vLLM SpeculativeConfig")
 def draft_layer(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """Method mtp drafts with layers of the model itself (num_nextn_predict_layers), which this one does not have."""
-    method = str((engine.args.get("speculative-config") or {}).get("method") or "")
+    method = str(engine.speculative.get("method") or "")
     if (
         "mtp" in method
         and engine.speculative_tokens

@@ -124,6 +124,9 @@ def way_to_peers(ctx: Context, host: str) -> Iterator[Problem]:
     """
     nic, address = known(ctx.hosts[host].get("nic"), f"serving NIC of {host}"), ctx.address(host)
     seen = ctx.fact(host, "nic.peers")
+    own = {str(one["name"]): one for one in ctx.fact(host, "nic.interfaces")}
+    if address not in own_addresses(own.get(str(nic)) or {}):
+        return  # the interface or the address itself is wrong, which is another rule's finding
     for other in peers_of(ctx, host):
         way = seen.get(ctx.address(other))
         if way is None or way.get("local") or not way.get("interface"):

@@ -110,14 +110,13 @@ equal(
 def length_equal(ctx: Context) -> Iterator[Problem]:
     """A prompt that prefill takes and decode refuses fails half way: prefill is done, decode says no.
 
-    The other way round works, for prompts that fit prefill; it is only noted.
+    The other way round works, for prompts that fit prefill; it is only noted. A side that does not state it has the
+    model's own length.
     """
-    lengths = {
-        role: {
-            int(one.args["max-model-len"]) for one in ctx.heads if one.role == role and one.args.get("max-model-len")
-        }
-        for role in ("prefill", "decode")
-    }
+    sides = [one for one in ctx.heads if one.role in ("prefill", "decode")]
+    if not any(one.args.get("max-model-len") for one in sides):
+        return
+    lengths = {role: {ctx.model_length(one) for one in sides if one.role == role} for role in ("prefill", "decode")}
     if not lengths["prefill"] or not lengths["decode"]:
         return
     most, least = max(lengths["prefill"]), min(lengths["decode"])
@@ -222,6 +221,6 @@ def image_equal(ctx: Context) -> Iterator[Problem]:
 )
 def draft_equal(ctx: Context) -> Iterator[Problem]:
     """The draft layer has KV of its own, which moves with the rest: both sides need it, or neither."""
-    seen = differing(ctx, lambda engine: (engine.args.get("speculative-config") or {}).get("method", "none"))
+    seen = differing(ctx, lambda engine: engine.speculative.get("method", "none"))
     if seen and "prefill" in {e.role for e in ctx.heads}:
         yield Problem(listed(seen), "one method", "set speculative-config in pd_vllm_args")

@@ -9,13 +9,17 @@ from typing import Any
 
 from .. import connectors
 from ..findings import ERROR, WARNING
-from .context import Context, Engine, is_own, known
+from .context import Context, Engine, covers, is_own, known, targets
 from .registry import Problem, rule
 
 #: MemFabric picks its control ports upwards from here (MF_CONFIG_STORE_PORT_START of memfabric_hybrid 1.2).
 MEMFABRIC_FIRST = 9000
 #: Loopback store of the offload pool: 8500 + device // world size, so 8500 for whoever sees device 0.
 OFFLOAD_STORE = 8500
+#: What the plan calls that store in its table of ports.
+OFFLOAD_STORE_PURPOSE = "MemFabric store of the offload pool"
+#: What it calls numbers that only tell ranks apart.
+UNBOUND_PURPOSE = "KV transfer control (its number only, not bound)"
 KV_PORT_DOC = "vllm-ascend docs/source/tutorials/features/pd_disaggregation_mooncake_multi_node.md"
 
 
@@ -60,19 +64,23 @@ def own_ports_differ(ctx: Context, host: str) -> Iterator[Problem]:
     """Every port of every service of a host is compared with every other, ranges included.
 
     The second service to start fails with "Address already in use", often after its weights are loaded.
-    KV transfer takes a whole range: one port for each rank from kv_port upwards.
+    KV transfer takes a whole range: one port for each rank from kv_port upwards. Where both bind one address each, and
+    not the same, it goes well as long as they keep to that: a warning.
     """
     ports = sorted(fixed_ports(ctx, host), key=lambda port: int(port["first"]))
     for index, one in enumerate(ports):
         for other in ports[index + 1 :]:
             if int(other["first"]) > int(one["last"]):
                 break
-            if overlap(one, other) and same_address(one.get("bind"), other.get("bind")):
-                yield Problem(
-                    f"{text(one)} and {text(other)} overlap",
-                    f"{other['owner']} above {one['last']}",
-                    f"set another port for {other['owner']} ({other['purpose']})",
-                )
+            if one["purpose"] == other["purpose"] == OFFLOAD_STORE_PURPOSE:
+                continue  # two engines that offload: PD-PORT-008
+            apart = "" if same_address(one.get("bind"), other.get("bind")) else ", on different addresses"
+            yield Problem(
+                f"{text(one)} and {text(other)} overlap{apart}",
+                f"{other['owner']} above {one['last']}",
+                f"set another port for {other['owner']} ({other['purpose']})",
+                severity=WARNING if apart else None,
+            )
 
 
 @rule(
@@ -87,22 +95,26 @@ def outside_mooncake_band(ctx: Context, host: str) -> Iterator[Problem]:
 
     A fixed port there works most of the time and fails now and then with "ZMQError: Address already in use".
     With 16 chips per host the first safe port is 36000. Both guides have their Mooncake ports inside the band.
+    The port where ranks meet (vLLM's own default, 29550, lies in the band) is bound before the engine's own Mooncake
+    picks, so with no other Mooncake on the host it is only a warning.
     """
-    if not any(engine.uses_mooncake for engine in ctx.on(host)):
+    users = [engine for engine in ctx.on(host) if engine.uses_mooncake]
+    if not users:
         return
     first, last = mooncake_band(ctx, host)
     for port in fixed_ports(ctx, host):
-        if overlap(port, {"first": first, "last": last}):
+        if overlap(port, {"first": first, "last": last}) and port["purpose"] != UNBOUND_PURPOSE:
             yield Problem(
                 f"{text(port)} lies in {first}-{last}",
                 f"{last + 1} or above, or below {first}",
                 f"set the port of {port['owner']} ({port['purpose']}) to {last + 1} or above",
+                severity=WARNING if "rendezvous" in port["purpose"] and len(users) == 1 else None,
             )
 
 
 @rule("PD-PORT-003", ERROR, "a port is out of range", per="host", source="vllm-ascend sfa_pd_rd2h/scheduler.py:240-256")
 def within_range(ctx: Context, host: str) -> Iterator[Problem]:
-    """Ports go from 1 to 65535, and KV transfer needs kv_port + data parallel size x tensor parallel size of them.
+    """Ports go up to 65535, and KV transfer needs kv_port + data parallel size x tensor parallel size of them.
 
     Ports below 1024 are those of system services.
     """
@@ -211,7 +223,7 @@ def hccl_base_ports(ctx: Context, host: str) -> Iterator[Problem]:
             yield Problem(
                 f"{', '.join(engine.name for engine in engines)} have HCCL_IF_BASE_PORT {base}",
                 "one base per engine, 100 apart",
-                "leave HCCL_IF_BASE_PORT to the plan (pd_hccl_if_base_port is the first)",
+                "leave HCCL_IF_BASE_PORT to the plan (the first is pd_hccl_if_base_port)",
             )
         elif base == "unset":
             yield Problem(
@@ -241,31 +253,44 @@ def one_offload_engine(ctx: Context, host: str) -> Iterator[Problem]:
         yield Problem(
             f"{len(engines)} engines with sparse KV offload: {', '.join(engine.name for engine in engines)}",
             "one per host",
-            "use internal data parallelism in one engine, or spread the instances over hosts",
+            "data_parallel_mode: internal in decode_parallel, or one decode instance per host",
         )
     groups = sum(engine.local_ranks for engine in engines)
-    if groups:
-        store = {"first": OFFLOAD_STORE, "last": OFFLOAD_STORE + groups - 1, "bind": "127.0.0.1"}
-        for port in fixed_ports(ctx, host):
-            own = port["owner"] in [engine.name for engine in engines] and int(port["first"]) == OFFLOAD_STORE
-            if not own and overlap(port, store) and same_address(port.get("bind"), "127.0.0.1"):
-                yield Problem(f"{text(port)} lies on the offload store's {span(store)}", "another port", "move it")
+    ports = fixed_ports(ctx, host)
+    if not groups or any(port["purpose"] == OFFLOAD_STORE_PURPOSE for port in ports):
+        return  # stores that the plan knows of are compared with every other port anyway
+    store = {"first": OFFLOAD_STORE, "last": OFFLOAD_STORE + groups - 1}
+    for port in ports:
+        if overlap(port, store) and same_address(port.get("bind"), "127.0.0.1"):
+            yield Problem(
+                f"{text(port)} lies on the offload store's {span(store)}",
+                f"{store['last'] + 1} or above, or below {OFFLOAD_STORE}",
+                f"set another port for {port['owner']} ({port['purpose']})",
+            )
 
 
 @rule("PD-PORT-009", ERROR, "VLLM_PORT clashes", per="host", source="gpustack #4312; srt-slurm #243")
 def vllm_port(ctx: Context, host: str) -> Iterator[Problem]:
-    """VLLM_PORT is the base of vLLM's internal ports, not its HTTP port: it must differ from that and between
-    engines.
+    """VLLM_PORT is the base of vLLM's internal ports, not its HTTP port: it must differ from every port of the plan and
+    between engines. Unset, vLLM picks free ones.
     """
     seen: dict[str, str] = {}
     for engine in ctx.on(host):
         value = engine.env.get("VLLM_PORT")
         if value is None:
             continue
-        if str(value) == str(engine.args.get("port")):
-            yield Problem(f"VLLM_PORT {value} is the HTTP port of {engine.name}", "another port, or unset", "remove it")
+        mend = f"remove VLLM_PORT from {engine.role}_env or pd_env"
+        if not str(value).isdigit():
+            yield Problem(f"VLLM_PORT of {engine.name} is {value!r}", "a port, or unset", mend)
+            continue
+        base = {"first": int(value), "last": int(value)}
+        for port in fixed_ports(ctx, host):
+            if overlap(base, port):
+                yield Problem(f"VLLM_PORT {value} of {engine.name} is taken by {text(port)}", "unset", mend)
         if str(value) in seen:
-            yield Problem(f"{seen[str(value)]} and {engine.name} both have VLLM_PORT {value}", "one each", "remove it")
+            yield Problem(
+                f"{seen[str(value)]} and {engine.name} both have VLLM_PORT {value}", "unset, or one each", mend
+            )
         seen[str(value)] = engine.name
 
 
@@ -298,23 +323,25 @@ def rendezvous_pinned(ctx: Context, engine: Engine) -> Iterator[Problem]:
     source="vllm-ascend ascend_store/pool_scheduler.py, lookup_rpc_port_{n}_dp_rank{r}",
 )
 def lookup_ports(ctx: Context, host: str) -> Iterator[Problem]:
-    """The KV pool's lookup socket is a file named after lookup_rpc_port and the data-parallel rank.
+    """The KV pool's lookup socket is a file named after lookup_rpc_port and the data-parallel rank, in the folder of
+    VLLM_RPC_BASE_PATH (/tmp).
 
-    Two instances of a host with the same number, 0 where it is left out, read each other's answers.
+    Every container has a /tmp of its own. Where that folder is one of the host's instead, two instances with the same
+    number, 0 where it is left out, read each other's answers.
     """
     seen: dict[str, Engine] = {}
     for engine in ctx.on(host):
         part = engine.part(*connectors.STORES)
-        if part is None:
+        if part is None or not covers(targets(engine), str(engine.env.get("VLLM_RPC_BASE_PATH") or "/tmp")):
             continue
         extra = part.get("kv_connector_extra_config") or {}
         number = str(extra.get("lookup_rpc_port", extra.get("mooncake_rpc_port", 0)))
         other = seen.setdefault(number, engine)
         if other.data["instance"] != engine.data["instance"]:
             yield Problem(
-                f"{other.name} and {engine.name} both have lookup_rpc_port {number}",
-                "one number per instance",
-                "set it",
+                f"{other.name} and {engine.name} both have lookup_rpc_port {number} in a folder of the host",
+                "a folder of each container",
+                "leave the mount out of pd_extra_mounts, or unset VLLM_RPC_BASE_PATH",
             )
 
 

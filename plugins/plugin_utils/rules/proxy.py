@@ -210,7 +210,7 @@ def concurrency(ctx: Context) -> Iterator[Problem]:
     expected = int(
         ctx.settings.get("pd_expected_concurrency") or (ctx.plan.get("verify") or {}).get("concurrency") or 0
     )
-    served = sum(int(e.args.get("max-num-seqs") or 256) * e.dp for e in ctx.heads if e.role in ("decode", "engine"))
+    served = sum(e.max_num_seqs * e.dp for e in ctx.heads if e.role in ("decode", "engine"))
     if expected > served > 0:
         yield Problem(
             f"{expected} expected, {served} served", f"{expected} or more", "raise max-num-seqs or add decode instances"

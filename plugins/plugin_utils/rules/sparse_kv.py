@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...module_utils import _sizing
+from ...module_utils._sizing_gate import DEFAULT_TOPK_BUFFER_SIZE, GATE_PLANNED, GIB
 from .. import connectors
 from ..findings import ERROR, INFO, WARNING
 from .context import Context, Engine, Missing, known
@@ -33,7 +33,7 @@ def integer(value: Any, what: str) -> int:
 
 
 def topk_buffer(engine: Engine) -> int:
-    value = known(engine.offload.get("topk_buffer_size", _sizing.DEFAULT_TOPK_BUFFER_SIZE), "topk_buffer_size")
+    value = known(engine.offload.get("topk_buffer_size", DEFAULT_TOPK_BUFFER_SIZE), "topk_buffer_size")
     return integer(value, "topk_buffer_size")
 
 
@@ -50,11 +50,12 @@ def buffer_holds_topk(ctx: Context, engine: Engine) -> Iterator[Problem]:
     if not engine.offloads:
         return
     value = topk_buffer(engine)
+    if value <= 0:  # wrong with any model
+        yield Problem(f"topk_buffer_size {value}", "2 x index_topk of the model", "pd_topk_buffer_size: auto")
+        return
     topk = ctx.model_config(engine.host).get("index_topk")
-    if value <= 0 or (topk and value < topk):
-        yield Problem(
-            f"topk_buffer_size {value}", f"{2 * (topk or 2048)} (2 x index_topk)", "pd_topk_buffer_size: auto"
-        )
+    if topk and value < topk:
+        yield Problem(f"topk_buffer_size {value}", f"{2 * topk} (2 x index_topk)", "pd_topk_buffer_size: auto")
 
 
 @rule(
@@ -69,8 +70,8 @@ def buffer_whole_blocks(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """The cheapest mistake is checked last: after the weights are loaded and the host pool is allocated."""
     if not engine.offloads:
         return
-    value, block = topk_buffer(engine), int(engine.args.get("block-size") or 128)
-    if value % block:
+    value, block = topk_buffer(engine), engine.block_size
+    if value > 0 and value % block:
         right = -(-value // block) * block
         yield Problem(f"topk_buffer_size {value}, block-size {block}", str(right), "pd_topk_buffer_size: auto")
 
@@ -90,7 +91,7 @@ def buffer_usual(ctx: Context, engine: Engine) -> Iterator[Problem]:
     topk = ctx.model_config(engine.host).get("index_topk")
     value = topk_buffer(engine)
     if topk and value >= topk and value != 2 * topk:
-        hot = ctx.sizing(engine).hot_buffer_bytes / _sizing.GIB
+        hot = ctx.sizing(engine).hot_buffer_bytes / GIB
         yield Problem(f"{value}: {hot:.2f} GiB per chip", str(2 * topk), "pd_topk_buffer_size: auto")
 
 
@@ -99,8 +100,8 @@ def buffer_usual(ctx: Context, engine: Engine) -> Iterator[Problem]:
 )
 def block_size(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """The sparse attention kernel knows blocks of 128 tokens only."""
-    if (engine.offloads or connectors.SFA in engine.connectors) and int(engine.args.get("block-size") or 128) != 128:
-        yield Problem(f"block-size {engine.args['block-size']}", "128", "remove block-size, or set 128 on both sides")
+    if (engine.offloads or connectors.SFA in engine.connectors) and engine.block_size != 128:
+        yield Problem(f"block-size {engine.block_size}", "128", "remove block-size, or set 128 on both sides")
 
 
 @rule(
@@ -229,7 +230,7 @@ def pool_holds_workload(ctx: Context, engine: Engine) -> Iterator[Problem]:
     need = sizing.bounds.capacity_gib
     if dram is not None and need is not None and dram < need:
         yield Problem(
-            f"dram_size_per_dp_GB {dram}, need {(sizing.host_need_bytes + sizing.align_bytes) / _sizing.GIB:.3f} GiB",
+            f"dram_size_per_dp_GB {dram}, need {(sizing.host_need_bytes + sizing.align_bytes) / GIB:.3f} GiB",
             str(need),
             "pd_dram_size_per_dp_gb: auto, or lower max-num-seqs",
         )
@@ -254,13 +255,20 @@ def start_up_gate(ctx: Context, engine: Engine) -> Iterator[Problem]:
     sizing = ctx.sizing(engine)
     if sizing.gate_passes is None:
         raise Missing("free HBM for KV is not known")
-    if not sizing.gate_passes:
+    if sizing.gate == GATE_PLANNED and not sizing.gate_passes:
+        yield Problem(
+            f"{sizing.tokens_fit} tokens fit, limited by {sizing.planned_limit}; one request has "
+            f"{ctx.model_length(engine)}",
+            f"dram_size_per_dp_GB {sizing.bounds.capacity_gib}",
+            "pd_dram_size_per_dp_gb and pd_kv_cache_memory_bytes: auto",
+        )
+    elif not sizing.gate_passes:
         pinned = engine.args.get("kv-cache-memory-bytes") is not None
         right = sizing.bounds.gate_gib or sizing.bounds.capacity_gib
         yield Problem(
             f"dram_size_per_dp_GB {sizing.dram_size_per_dp_gib}; the gate wants "
-            f"{(sizing.gate_needed_bytes or 0) / _sizing.GIB:.2f} GiB = {sizing.host_device_ratio:.3f} x "
-            f"{(sizing.available_kv_bytes or 0) / _sizing.GIB:.2f} GiB",
+            f"{(sizing.gate_needed_bytes or 0) / GIB:.2f} GiB = {sizing.host_device_ratio:.3f} x "
+            f"{(sizing.available_kv_bytes or 0) / GIB:.2f} GiB",
             str(right),
             "pd_dram_size_per_dp_gb and pd_kv_cache_memory_bytes: auto",
             severity=None if pinned else WARNING,
@@ -277,13 +285,13 @@ def start_up_gate(ctx: Context, engine: Engine) -> Iterator[Problem]:
 )
 def pool_not_wasted(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """All of dram_size_per_dp_GB is allocated physically at start: 180 GiB took tens of minutes. Guide 1's 512 is 14 x
-    its need.
+    its need. From PR #14921 on (pd_dram_gate: planned) only what is needed is allocated.
     """
-    if not engine.offloads:
+    if not engine.offloads or ctx.planned_gate:
         return
     dram, need = ctx.offload_gib(engine), ctx.sizing(engine).recommended.dram_size_per_dp_GB
     if dram is not None and need and dram > TOO_LARGE * need:
-        yield Problem(f"{dram} GiB, {dram / need:.0f} x the need", str(need), "pd_dram_size_per_dp_gb: auto")
+        yield Problem(f"{dram} GiB, {dram / need:.1f} x the need", str(need), "pd_dram_size_per_dp_gb: auto")
 
 
 @rule(
@@ -336,7 +344,12 @@ def no_local_recompute(ctx: Context, engine: Engine) -> Iterator[Problem]:
 
 
 @rule(
-    "PD-SPARSE-017", WARNING, "a debugging option is on", per="instance", source=f"{CONFIG}: warning", versions=">=0.26"
+    "PD-SPARSE-017",
+    WARNING,
+    "KV is kept on the chips as well",
+    per="instance",
+    source=f"{CONFIG}: warning",
+    versions=">=0.26",
 )
 def no_device_copy(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """keep_device_kv_cache keeps all KV in HBM as well: no longer sequence and no larger batch than without offload."""
@@ -356,7 +369,9 @@ def group_on_one_host(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """TP rank 0 allocates the pool and the others map it: all ranks of a data-parallel group must be on one host."""
     if engine.offloads and len(engine.devices) % (engine.tp * engine.pp):
         yield Problem(
-            f"{len(engine.devices)} chips on {engine.host}, TP {engine.tp}", "whole groups per host", "lower TP"
+            f"{len(engine.devices)} chips on {engine.host}, TP {engine.tp}",
+            "whole groups per host",
+            f"lower tensor_parallel_size in {engine.role}_parallel",
         )
 
 
@@ -412,8 +427,8 @@ def rows_cover_batch(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """
     if not engine.offloads:
         return
-    want = int(engine.args.get("max-num-seqs") or 256) * (1 + engine.speculative_tokens)
-    have = int(engine.args.get("max-num-batched-tokens") or 8192)
+    want = engine.max_num_seqs * (1 + engine.speculative_tokens)
+    have = engine.max_num_batched_tokens
     if have < want:
         yield Problem(f"max-num-batched-tokens {have}", f"{want} or more", "raise it in decode_vllm_args")
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from .. import connectors
@@ -17,9 +18,12 @@ PAIRS = {
     "0.23.0": ("0.23.0", "9.0.1"),
     "0.26.0": ("0.26.0", "9.1.0"),
 }
+#: What setup.py of vllm-ascend calls the usual chip of a generation, and how all of them begin.
+SOC = {"A3": "ascend910_9391", "A2": "ascend910b1"}
+SOC_OF = {"A3": "ascend910_93", "A2": "ascend910b"}
 #: Feature -> versions of vllm-ascend that take it.
 SPARSE_OFFLOAD = ">=0.26"
-PREFILL_CONTEXT_PARALLEL = ">=0.22,<0.25"
+PREFILL_CONTEXT_PARALLEL = ">=0.13,<0.25"
 #: Least driver: MemFabric 1.2 (layerwise_and_sparse_kv_cache_offloading.md), CANN 9 (24.x lacks hrtRaAiQpCreate).
 DRIVER_MEMFABRIC = "25.5.1"
 DRIVER_CANN_9 = "25.0"
@@ -33,7 +37,7 @@ DRIVER_CANN_9 = "25.0"
     source="vllm-ascend platform.py:337-344",
 )
 def context_parallel_version(ctx: Context, engine: Engine) -> Iterator[Problem]:
-    """prefill_context_parallel_size above 1 works in 0.22.1 to 0.24; later versions refuse it without the V2 runner.
+    """prefill_context_parallel_size above 1 works in 0.13 to 0.24; later versions refuse it without the V2 runner.
 
     So guide 2 and guide 1 cannot run from one image.
     """
@@ -173,12 +177,52 @@ def known_version(ctx: Context) -> Iterator[Problem]:
         )
 
 
-@rule(
-    "PD-VER-010", ERROR, "the SoC of the build is not stated", per="cluster", source="vllm-ascend #6264, #4686, #7278"
-)
+@rule("PD-VER-010", ERROR, "code is built for another chip", per="cluster", source="vllm-ascend #6264, #4686, #7278")
 def soc_version(ctx: Context) -> Iterator[Problem]:
-    """Builders get no NPU, so vllm-ascend cannot ask npu-smi which chip to compile for."""
-    value = ctx.settings.get("vllm_build_soc_version")
+    """Builders get no NPU, so vllm-ascend cannot ask npu-smi which chip to compile for: vllm_build_soc_version says it,
+    ascend910_9391 (an A3) if left out. Code for another chip does not run.
+    """
     builds = any("vllm" in (image.get("layers") or []) for image in (ctx.plan.get("images") or {}).values())
-    if builds and value is not None and not str(value).startswith("ascend"):
-        yield Problem(f"vllm_build_soc_version {value!r}", "ascend910_9391 for A3", "set it")
+    generations = {ctx.generation(engine.host) for engine in ctx.engines if engine.devices}
+    if not builds or len(generations) != 1:
+        return
+    generation = generations.pop()
+    value = str(ctx.settings.get("vllm_build_soc_version", SOC["A3"]))
+    if not value.startswith(SOC_OF[generation]):
+        yield Problem(
+            f"vllm_build_soc_version {value!r}, chips are {generation}",
+            f"{SOC[generation]}, or the one that setup.py of vllm-ascend finds on a host of yours",
+            "set vllm_build_soc_version",
+        )
+
+
+@rule(
+    "PD-VER-011",
+    ERROR,
+    "the image is of another version",
+    per="cluster",
+    source="quay.io/ascend/vllm-ascend tags",
+)
+def image_version(ctx: Context) -> Iterator[Problem]:
+    """The tag of a vllm-ascend image starts with its version. pd_vllm_ascend_version decides which rules, options and
+    profiles apply, so both must say the same release.
+
+    Where vLLM and vllm-ascend are built anew the base brings CANN and torch only, so there it is a warning.
+    """
+    for base, built in sorted(
+        {
+            (str(image.get("base") or ""), "vllm" in (image.get("layers") or ()))
+            for image in (ctx.plan.get("images") or {}).values()
+        }
+    ):
+        name, _colon, tag = base.rpartition("/")[2].partition(":")
+        match = re.match(r"v?(\d+\.\d+\.\d+)(?!\d)", tag)
+        if name != "vllm-ascend" or match is None or not ctx.vllm_ascend:
+            continue
+        if numbers(match.group(1)) != numbers(ctx.vllm_ascend)[:3]:
+            yield Problem(
+                f"{base} with pd_vllm_ascend_version {ctx.vllm_ascend}",
+                f"an image of {ctx.vllm_ascend}",
+                "set pd_image, or pd_vllm_ascend_version and pd_vllm_version",
+                severity=WARNING if built else None,
+            )

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import _sizing
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._sizing import GIB, SizingInput, size
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._sizing_model import longest_length
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -249,6 +250,55 @@ def test_odd_models_and_sizes_are_refused_or_noted() -> None:
     assert size(shared).offloads is False
     with pytest.raises(ValueError, match="tensor_parallel_size must be 1"):
         SizingInput(tensor_parallel_size=0)
+
+
+@pytest.mark.parametrize(
+    ("config", "length"),
+    [
+        ({"max_position_embeddings": 40960}, 40960),
+        # DeepSeek states the length after scaling, Qwen before: yarn counts from the original one
+        (
+            {
+                "max_position_embeddings": 163840,
+                "rope_scaling": {"type": "yarn", "factor": 40, "original_max_position_embeddings": 4096},
+            },
+            163840,
+        ),
+        (
+            {
+                "max_position_embeddings": 40960,
+                "rope_parameters": {
+                    "rope_type": "yarn",
+                    "factor": 4.0,
+                    "original_max_position_embeddings": 32768,
+                },
+            },
+            131072,
+        ),
+        ({"max_position_embeddings": 8192, "rope_scaling": {"rope_type": "linear", "factor": 2}}, 16384),
+        ({"max_position_embeddings": 131072, "rope_scaling": {"rope_type": "llama3", "factor": 8}}, 131072),
+        ({}, None),
+    ],
+)
+def test_a_model_says_how_long_it_is(config: dict, length: int | None) -> None:
+    assert longest_length(config) == length
+
+
+def test_what_is_not_stated_is_what_vllm_takes() -> None:
+    """256 requests of the model's own length, not one of none."""
+    inp = SizingInput.from_model(model("DeepSeek-V3.2-W8A8"), sparse_kv_offload=True)
+    assert (inp.max_num_seqs, inp.max_model_len, inp.max_num_batched_tokens) == (256, 163840, 2048)
+    assert (inp.gpu_memory_utilization, inp.block_size) == (0.92, 128)
+    assert size(inp).blocks == 256 * 1280 + 1
+
+
+def test_only_the_gate_of_the_release_candidate_allocates_what_nobody_needs() -> None:
+    need = 4129 * 128 * 71424 + 62 * 3 * 2 * 2**20
+    assert size(decode(dram_size_per_dp_gib=512)).host_pool_bytes == 512 * GIB
+    planned = {"gate": _sizing.GATE_PLANNED, "dram_size_per_dp_gib": 512}
+    assert size(decode(**planned)).host_pool_bytes == need
+    assert size(decode(**planned, pin_kv_cache=False)).host_pool_bytes == need  # free HBM is not known
+    assert size(decode(gate=_sizing.GATE_PLANNED, dram_size_per_dp_gib=20)).host_pool_bytes <= 20 * GIB
 
 
 def test_nested_text_config_and_auto() -> None:

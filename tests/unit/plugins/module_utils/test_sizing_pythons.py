@@ -15,12 +15,12 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import _siz
 MODEL = Path(__file__).parents[2] / "data" / "models" / "GLM-5.2-W8A8.json"
 SETTINGS = {"sparse_kv_offload": True, "max_model_len": 131072, "max_num_seqs": 4, "num_speculative_tokens": 3}
 SCRIPT = """
-import importlib.util, json, sys
-spec = importlib.util.spec_from_file_location("_sizing", sys.argv[1])
-sizing = sys.modules["_sizing"] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(sizing)
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from module_utils._sizing import size
+from module_utils._sizing_input import SizingInput
 config = json.load(open(sys.argv[2]))
-print(json.dumps(sizing.size(sizing.SizingInput.from_model(config, **json.loads(sys.argv[3]))).as_dict()))
+print(json.dumps(size(SizingInput.from_model(config, **json.loads(sys.argv[3]))).as_dict()))
 """
 
 
@@ -29,7 +29,7 @@ def test_same_numbers(minor: int, interpreters: dict[int, Path]) -> None:
     if minor not in interpreters:
         pytest.skip(f"no Python 3.{minor} here")
     expected = _sizing.size(_sizing.SizingInput.from_model(json.loads(MODEL.read_text()), **SETTINGS))
-    arguments = [_sizing.__file__, str(MODEL), json.dumps(SETTINGS)]
+    arguments = [str(Path(_sizing.__file__).parents[1]), str(MODEL), json.dumps(SETTINGS)]
     done = subprocess.run([interpreters[minor], "-c", SCRIPT, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == json.loads(json.dumps(asdict(expected)))

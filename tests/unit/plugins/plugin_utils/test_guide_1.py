@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.options import option_table
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.planner import plan
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.rules import judge
 
 from .clusters import MODEL, cluster, engine, environment, facts_of, found, rules, service
 
@@ -279,9 +280,8 @@ def test_meta_on_another_host() -> None:
 
 def test_two_decode_engines_on_one_host_are_refused() -> None:
     sizes = {"tensor_parallel_size": 8, "data_parallel_size": 2, "data_parallel_mode": "external"}
-    finding = found(plan(*cluster(decode_parallel=sizes)), "offload-one-engine")
-    assert finding["host"] == "d1"
-    assert "8500" in finding["found"]
+    findings = judge(plan(*cluster(decode_parallel=sizes)), None).findings
+    assert {(one.rule, one.host) for one in findings if one.stops} == {("PD-PORT-008", "d1")}
     assert rules(plan(*cluster(decode_parallel=sizes | {"data_parallel_mode": "internal"}))) == []
 
 

@@ -11,6 +11,7 @@ import pytest
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.plan_rules import PLAN_RULES
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.planner import plan
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.profiles import PROFILES
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.rules import judge
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.settings import Report
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import VARIABLES
 from hypothesis import given
@@ -473,9 +474,11 @@ def test_custom_takes_any_connector_and_hosts_without_chips() -> None:
 
 
 def test_stated_ports_stay_and_clashes_are_told() -> None:
-    finding = found(planned(hosts={"p1": {"prefill_port": 21600}}), "port-clash")
-    assert "port 21600" in finding["found"]
-    assert finding["host"] == "p1"
+    made = planned(hosts={"p1": {"prefill_port": 21600}})
+    assert engine(made, "prefill-p1-0")["http"]["port"] == made["proxy"]["port"] == 21600
+    finding = next(one for one in judge(made, None).findings if one.rule == "PD-PORT-001")
+    assert "21600" in finding.found
+    assert finding.host == "p1"
 
 
 def test_defaults_move_out_of_the_way() -> None:
@@ -569,3 +572,25 @@ def test_several_served_names() -> None:
     made = planned(pd_served_model_name="a b")
     assert engine(made, "decode-d1-0")["vllm_args"]["served-model-name"] == ["a", "b"]
     assert made["verify"]["requests"][0]["body"]["model"] == "a"
+
+
+# ---- what a user writes in another way ----
+
+
+def test_base_image_is_of_the_stated_version() -> None:
+    assert planned(pd_vllm_ascend_version="0.27.0rc1")["images"]["decode"]["base"].endswith(":v0.27.0rc1-a3-openeuler")
+
+
+def test_null_removes_what_the_profile_says_of_the_connector() -> None:
+    nothing = {"kv_connector_extra_config": {"use_layerwise": None}}
+    config = engine(planned(decode_kv_transfer_config=nothing), "decode-d1-0")["vllm_args"]["kv-transfer-config"]
+    assert config["kv_connector_extra_config"] == {"transfer_backend": "memfabric"}
+
+
+@pytest.mark.parametrize("text", ['{"enable_kv_nz": true,}', "[]", '"true"'])
+def test_text_that_is_no_mapping_is_told_and_left_out(text: str) -> None:
+    made = planned(decode_vllm_args={"additional-config": text})
+    assert found(made, "option-mapping")["right"].startswith("a mapping")
+    assert engine(made, "decode-d1-0")["vllm_args"]["additional-config"]["enable_mlapo"] is False
+    fine = planned(decode_vllm_args={"additional-config": '{"enable_kv_nz": true}'})
+    assert engine(fine, "decode-d1-0")["vllm_args"]["additional-config"]["enable_kv_nz"] is True

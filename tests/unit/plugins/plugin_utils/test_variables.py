@@ -4,12 +4,19 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import VARIABLES, unknown_names
+import yaml
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import (
+    ROLE_DEFAULTS,
+    SHARED_PREFIXES,
+    VARIABLES,
+    unknown_names,
+)
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -35,9 +42,34 @@ def test_role_variables_exist_for_every_role() -> None:
         ("prefill_ports", "prefill_port"),
         ("decode_args", "decode_vllm_args"),
         ("pd_zzzzzzzzzzz", None),
+        # under prefixes that others use too, only what is much like one of ours
         ("proxy_environment", None),
+        ("proxy_host", None),
+        ("memcached_port", None),
+        ("proxy_prot", "proxy_port"),
+        ("memcache_dram_szie", "memcache_dram_size"),
+        ("memcache_dram_sizes", "memcache_dram_size"),
+        ("engine_vllm_arg", "engine_vllm_args"),
+        ("container_pip_indexurl", "container_pip_index_url"),
     ],
 )
 def test_names_that_look_like_ours(name: str, near: str | None) -> None:
-    ours = name.startswith(("pd_", "prefill_", "decode_"))
-    assert unknown_names([name, "pd_model_path", "ansible_host"]) == ([(name, near)] if ours else [])
+    told = near or name.startswith(("pd_", "prefill_", "decode_"))
+    assert unknown_names([name, "pd_model_path", "memcache_repo", "ansible_host"]) == ([(name, near)] if told else [])
+
+
+def defaults(role: Path) -> set[str]:
+    return set(yaml.safe_load((role / "defaults/main.yml").read_text()) or {})
+
+
+def test_variables_of_roles_are_known() -> None:
+    own = set.union(*(defaults(path) for path in (ROOT / "roles").iterdir() if (path / "defaults/main.yml").exists()))
+    assert {name for name in own if name.startswith(SHARED_PREFIXES)} <= set(ROLE_DEFAULTS)
+
+
+def test_what_roles_register_is_not_taken_for_a_typing_error() -> None:
+    """hostvars hold it too."""
+    text = "".join(path.read_text() for path in (ROOT / "roles").glob("**/*.yml"))
+    names = set(re.findall(r"^\s*(?:register: )?(\w+)(?::.*)?$", text, re.MULTILINE))
+    assert len(names) > 200
+    assert [name for name in unknown_names(names) if not name[0].startswith(("pd_", "prefill_", "decode_"))] == []

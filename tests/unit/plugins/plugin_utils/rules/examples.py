@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.rules.ports import UNBOUND_PURPOSE
 from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.clusters import GIB, Facts, Plan
 
 Change = Callable[[Plan, Facts], Any]
@@ -197,6 +198,18 @@ def store(key: str, value: Any) -> Change:
     return arg("prefill", f"{path}/{key}", value)
 
 
+def pool_role(value: str) -> Change:
+    return arg("prefill", "kv-transfer-config/kv_connector_extra_config/connectors/1/kv_role", value)
+
+
+def generation(value: str) -> Change:
+    def change(plan: Plan, facts: Facts) -> None:
+        for host in facts:
+            fact(host, "npu/generation", value)(plan, facts)
+
+    return change
+
+
 def extra(role: str, key: str, value: Any) -> Change:
     return arg(role, f"kv-transfer-config/kv_connector_extra_config/{key}", value)
 
@@ -235,6 +248,15 @@ def listener(host: str, number: int, **more: Any) -> Change:
     return change
 
 
+def unlisted(number: str) -> Change:
+    """The plan's table without the ports that start there, as profile custom leaves some out."""
+
+    def change(plan: Plan, facts: Facts) -> None:
+        plan["ports"] = [one for one in plan["ports"] if str(one["first"]) != number]
+
+    return change
+
+
 def without_reservation(host: str) -> Change:
     def change(plan: Plan, facts: Facts) -> None:
         plan["hosts"][host]["reserved_ports"] = []
@@ -258,6 +280,12 @@ def store_beside_layerwise(plan: Plan, facts: Facts) -> None:
 def second_pool_tp8(plan: Plan, facts: Facts) -> None:
     instance = [one for one in plan["instances"] if one["role"] == "prefill"][1]
     instance["parallel"]["tensor_parallel_size"] = 8
+
+
+def told_of_tp8(plan: Plan, facts: Facts) -> None:
+    config = plan["engines"][0]["vllm_args"]["kv-transfer-config"]
+    for part in config["kv_connector_extra_config"]["connectors"]:
+        part["kv_connector_extra_config"]["decode_tp_size"] = 8
 
 
 def proxied(plan: Plan, facts: Facts) -> None:
@@ -298,25 +326,67 @@ def gate_unpinned(plan: Plan, facts: Facts) -> None:
     plan["settings"]["pd_dram_gate"] = "available"
 
 
+def based(tag: str) -> Change:
+    """All images of the plan from another base."""
+
+    def change(plan: Plan, facts: Facts) -> None:
+        for image in plan["images"].values():
+            image["base"] = f"quay.io/ascend/vllm-ascend:{tag}"
+
+    return change
+
+
+def sources(*paths: str, built: bool = False) -> Change:
+    """What a user names in pd_environment_scripts, for an image that was built here or not."""
+
+    def change(plan: Plan, facts: Facts) -> None:
+        plan["settings"]["pd_environment_scripts"] = list(paths)
+        for image in plan["images"].values():
+            image["layers"] = image["layers"] if built else []
+        for service in plan["services"]:
+            service["sources"] = list(paths)
+
+    return change
+
+
+def not_built(plan: Plan, facts: Facts) -> None:
+    """A ready-made image of which the plan knows no more than where CANN is."""
+    sources(*CANN)(plan, facts)
+    plan["settings"]["pd_environment_scripts"] = None
+
+
+CANN = ("/usr/local/Ascend/ascend-toolkit/set_env.sh", "/usr/local/Ascend/nnal/atb/set_env.sh")
+MEMFABRIC, MEMCACHE = "/opt/memfabric_hybrid/set_env.sh", "/opt/memcache_hybrid/set_env.sh"
 SHORT = {"name": "a.safetensors", "size_bytes": 5, "expected_bytes": 9}
 NO_META: Change = lambda plan, facts: plan.update(services=[s for s in plan["services"] if s["kind"] != "meta"])  # noqa: E731
+PLANNED = planned("settings/pd_dram_gate", "planned")
+FLASHCOMM = env("decode", "VLLM_ASCEND_ENABLE_FLASHCOMM1", "1")
 ROCE = mmc("ock.mmc.local_service.protocol", "device_rdma")
+GQA = model_everywhere("config/kv_lora_rank", None)
 FLOAT16 = model_everywhere("torch_dtype", "float16")
 MEMFABRIC_URL = "ock.mmc.meta_service_url"
 
 EXAMPLES: dict[str, Example] = {
     # ---- ports ----
     "PD-PORT-001": Example("sparse", port("p1", 29180), "p1", "29180", "above"),
-    "PD-PORT-002": Example("mooncake", port("p1", 25000), "p1", "20000-35999", "36000"),
+    "PD-PORT-002": Example(
+        "mooncake", port("p1", 25000), "p1", "20000-35999", "36000", quiet=port("d1", 30100, purpose=UNBOUND_PURPOSE)
+    ),
     "PD-PORT-003": Example("sparse", port("d1", 65530, 65545), "d1", "65530-65545", "65520"),
     "PD-PORT-004": Example("sparse", listener("d1", 29181), "d1", "nginx, pid 77"),
     "PD-PORT-005": Example("sparse", without_reservation("d1"), "d1", "32768-60999"),
     "PD-PORT-006": Example("sparse", port("p1", 9000), "p1", "9000-9031", "9032"),
     "PD-PORT-007": Example("halves", env("decode", "HCCL_IF_BASE_PORT", None), "d1", "unset"),
     "PD-PORT-008": Example("sparse", second_engine("d1"), "d1", "2 engines", "one per host"),
-    "PD-PORT-009": Example("sparse", env("decode", "VLLM_PORT", "29181"), "d1", "HTTP port"),
+    "PD-PORT-009": Example("sparse", env("decode", "VLLM_PORT", "29181"), "d1", "HTTP, 29181", "unset"),
     "PD-PORT-010": Example("context_parallel", arg("prefill", "master-port", None), "p1", "None"),
-    "PD-PORT-011": Example("sparse", second_engine("p1"), "p1", "lookup_rpc_port 0"),
+    "PD-PORT-011": Example(
+        "sparse",
+        both(container("prefill", "mounts", ["/tmp:/tmp"]), second_engine("p1")),
+        "p1",
+        "lookup_rpc_port 0",
+        quiet=second_engine("p1"),  # each container has a /tmp of its own
+    ),
     "PD-PORT-012": Example("mooncake", second_engine("d1"), "d1", "same band"),
     "PD-PORT-013": Example("sparse", lambda plan, facts: plan.update(ports=[]), "d1", "not in the port table"),
     # ---- network ----
@@ -406,7 +476,7 @@ EXAMPLES: dict[str, Example] = {
     ),
     "PD-SPARSE-011": Example("sparse", sparse("decode", "dram_size_per_dp_GB", 35), "d1", "need 35.519", "36"),
     "PD-SPARSE-012": Example("sparse", arg("decode", "kv-cache-memory-bytes", 12 * GIB), "d1", "54.00 GiB", "55"),
-    "PD-SPARSE-013": Example("sparse", sparse("decode", "dram_size_per_dp_GB", 512), "d1", "14 x the need", "36"),
+    "PD-SPARSE-013": Example("sparse", sparse("decode", "dram_size_per_dp_GB", 512), "d1", "14.2 x the need", "36"),
     "PD-SPARSE-014": Example("sparse", sparse("decode", "dram_size_per_dp_GB", 36.5), "d1", "36.5", "whole"),
     "PD-SPARSE-015": Example("sparse", arg("decode", "enable-prefix-caching", None), "d1", "on", "false"),
     "PD-SPARSE-016": Example("sparse", transfer("decode", "kv_load_failure_policy", "recompute"), "d1", right="fail"),
@@ -459,7 +529,7 @@ EXAMPLES: dict[str, Example] = {
     "PD-CONN-015": Example("sparse", transfer("decode", "kv_port", None), "d1", "without kv_port"),
     "PD-CONN-016": Example("mooncake", extra("decode", "use_ascend_direct", True), "d1"),
     "PD-CONN-017": Example("sparse", arg("decode", "kv-transfer-config", '{"kv_role":"kv_consumer",}'), "d1", "str"),
-    "PD-CONN-018": Example("sparse_2p", second_pool_tp8, "", "TP 8: prefill-p2-0"),
+    "PD-CONN-018": Example("sparse_2p", both(second_pool_tp8, told_of_tp8), "", "TP 8: prefill-p2-0"),
     "PD-CONN-019": Example("mooncake", arg("prefill", "additional-config", {"recompute_scheduler_enable": True}), "p1"),
     "PD-CONN-020": Example("mooncake", transfer("decode", "kv_connector", "NixlConnector"), "d1", "NixlConnector"),
     "PD-CONN-021": Example("mooncake", transfer("decode", "kv_port", 65530), "d1", "65530", "65520"),
@@ -531,7 +601,8 @@ EXAMPLES: dict[str, Example] = {
     "PD-VER-007": Example("sparse", planned("versions/vllm", "0.22.1"), "", "0.22.1", "0.26.0"),
     "PD-VER-008": Example("context_parallel", parallel("prefill", data_parallel_size=2), "p1", "DP 2"),
     "PD-VER-009": Example("sparse", planned("versions/vllm_ascend", "0.27.0"), "", "0.27.0"),
-    "PD-VER-010": Example("sparse", planned("settings/vllm_build_soc_version", "910C"), "", "910C"),
+    "PD-VER-010": Example("sparse", planned("settings/vllm_build_soc_version", "910C"), "", "910C", "ascend910_9391"),
+    "PD-VER-011": Example("mooncake", based("v0.22.1rc1-a3"), "", "v0.22.1rc1-a3", "0.26.0rc1", "error"),
     # ---- model ----
     "PD-MODEL-001": Example(
         "sparse", both(model("d1", "exists", False), model("d1", "config", None)), "d1", "DeepSeek-V3.2-W8A8"
@@ -546,6 +617,15 @@ EXAMPLES: dict[str, Example] = {
     "PD-MODEL-009": Example("sparse", model("d1", "config/num_attention_heads", 40), "d1", "40 heads, TP 16"),
     "PD-MODEL-010": Example("sparse", model("d1", "config/num_nextn_predict_layers", None), "d1", "method mtp"),
     "PD-MODEL-011": Example("mooncake", parallel("prefill", pipeline_parallel_size=64), "p1", "PP 64, 61 layers"),
+    # ---- options ----
+    "PD-ARG-001": Example(
+        "context_parallel", arg("prefill", "max-num-batched-tokens", 8192), "p1", "8192, max-model-len 136000", "136000"
+    ),
+    "PD-ARG-002": Example("sparse", arg("decode", "max-num-seqs", 256), "d1", "tokens 120, max-num-seqs 256", "256"),
+    "PD-ARG-003": Example("sparse", arg("decode", "gpu-memory-utilization", 95), "d1", "95", "0.95"),
+    "PD-ARG-004": Example(
+        "sparse", arg("decode", "additional-config/enable_mlpao", False), "d1", "enable_mlpao", "enable_mlapo"
+    ),
     # ---- environment ----
     "PD-ENV-001": Example("sparse", unmount("decode", "/etc/hccn.conf"), "d1", "/etc/hccn.conf"),
     "PD-ENV-002": Example("sparse", env("decode", "OMP_NUM_THREADS", 1), "d1", "int 1", '"1"'),
@@ -590,10 +670,27 @@ MORE: dict[str, tuple[Example, ...]] = {
         Example("sparse", gather_from(OFFICIAL), "d1", OFFICIAL, "fork", "warning"),
     ),
     "PD-PORT-005": (Example("sparse", fact("d1", "host/ephemeral_ports", [20000, 60999]), "d1", "29181"),),
+    "PD-PORT-002": (
+        Example(
+            "data_parallel", port("d1", 29550, purpose="data-parallel rendezvous"), "d1", "29550", severity="warning"
+        ),
+        Example("halves", port("d1", 29550, purpose="data-parallel rendezvous"), "d1", "29550", severity="error"),
+    ),
+    "PD-CONN-018": (Example("sparse_2p", second_pool_tp8, "", "TP 8: prefill-p2-0", severity="warning"),),
     "PD-PORT-007": (
         Example("halves", env("decode", "HCCL_IF_BASE_PORT", "50000"), "d1", "decode-d1-a-0, decode-d1-b-0"),
     ),
-    "PD-PORT-008": (Example("sparse", port("d1", 8500), "d1", "8500"),),
+    "PD-PORT-001": (
+        Example("sparse", port("d1", 8500), "d1", "8500"),
+        Example("sparse", port("d1", 8500, bind="192.0.2.20"), "d1", "on different addresses", severity="warning"),
+    ),
+    "PD-PORT-008": (Example("sparse", both(unlisted("8500"), port("d1", 8500)), "d1", "8500", "8501"),),
+    "PD-PORT-009": (
+        Example("sparse", env("prefill", "VLLM_PORT", "21600"), "p1", "taken by proxy", "unset"),
+        Example("sparse", env("decode", "VLLM_PORT", "20055"), "d1", "KV transfer control"),
+        Example("sparse", env("decode", "VLLM_PORT", "auto"), "d1", "'auto'"),
+        Example("halves", env("decode", "VLLM_PORT", "7777"), "d1", "decode-d1-a-0 and decode-d1-b-0"),
+    ),
     "PD-NIC-001": (
         Example("sparse", planned("hosts/d1/address", "2001:db8::10"), "d1", "IPv6"),
         Example("sparse", planned("hosts/d1/address", "d1.example"), "d1", "no numeric"),
@@ -662,14 +759,20 @@ MORE: dict[str, tuple[Example, ...]] = {
     "PD-SPARSE-007": (
         Example("sparse", sparse("decode", "enabled", False), "d1", "without sparse_kv_offload_config.enabled"),
     ),
-    "PD-SPARSE-012": (Example("sparse", gate_unpinned, "d1", "GiB", severity="warning"),),
+    "PD-SPARSE-012": (
+        Example("sparse", gate_unpinned, "d1", "GiB", severity="warning"),
+        Example("sparse", both(PLANNED, arg("decode", "kv-cache-memory-bytes", GIB)), "d1", "limited by npu", "36"),
+    ),
     "PD-CONN-005": (
         Example("mooncake", parallel("prefill", tensor_parallel_size=8), "d1", "prefill TP 8", "16 or more"),
+        Example("mooncake", both(parallel("decode", tensor_parallel_size=12), GQA), "d1", "decode TP 12", "multiple"),
     ),
     "PD-CONN-008": (
         Example("sparse", store("layerwise_num_shared_buffers", 0), "p1", "0", severity="error"),
         Example("sparse", store("layerwise_independent_layers", [61]), "p1", "[61]", "-61 to 60", "error"),
         Example("sparse", store("layerwise_independent_layers", "first"), "p1", "'first'", severity="error"),
+        Example("sparse", store("layerwise_independent_layers", ["x"]), "p1", "['x']", severity="error"),
+        Example("sparse", store("layerwise_num_shared_buffers", True), "p1", "True", severity="error"),
     ),
     "PD-CONN-011": (Example("sparse", planned("profile", "sparse_kv_offload"), "p1", "3", "1", "info"),),
     "PD-CONN-012": (
@@ -683,11 +786,18 @@ MORE: dict[str, tuple[Example, ...]] = {
     "PD-MMC-003": (
         Example("sparse", mmc("ock.mmc.local_service.dram.size", "lots"), "p1", "'lots'"),
         Example("sparse", mmc("ock.mmc.local_service.dram.size", "0GB"), "p1", "both 0"),
+        Example("sparse", mmc("ock.mmc.local_service.dram.size", 10), "p1", "dram.size 10", "10G"),
         Example("sparse", mmc("ock.mmc.local_service.max.dram.size", "5GB"), "p1", "max.dram.size"),
     ),
     "PD-MMC-005": (
         Example("sparse", fact("p1", "host/memory/hugepages/free", 512), "p1", "1 GiB of free huge pages"),
         Example("sparse", container("prefill", "ipc_mode", "private"), "p1", "private", "host"),
+        Example(
+            "sparse",
+            both(second_engine("p1"), fact("p1", "host/shm/free_bytes", 200 * GIB)),
+            "p1",
+            "need 320 GiB (16 x 10 GiB + 16 x 10 GiB)",
+        ),
     ),
     "PD-MODEL-002": (
         Example("sparse", model("d1", "shards/lfs_pointers", ["a.safetensors"]), "d1", "Git LFS"),
@@ -699,11 +809,85 @@ MORE: dict[str, tuple[Example, ...]] = {
         Example("sparse", unmount("decode", "/etc/ascend_install.info"), "d1", "ascend_install.info"),
     ),
     "PD-ENV-002": (Example("sparse", env("decode", "X", "a:$Y"), "d1", "X holds a $"),),
+    "PD-ENV-004": (
+        Example("sparse", both(FLASHCOMM, parallel("decode", tensor_parallel_size=1)), "d1", "TP 1", severity="error"),
+        Example(
+            "sparse", both(FLASHCOMM, arg("decode", "enable-expert-parallel", None)), "d1", "without", "true", "error"
+        ),
+        Example(
+            "sparse",
+            both(
+                arg("decode", "additional-config/enable_flashcomm1", True),
+                arg("decode", "enable-expert-parallel", None),
+            ),
+            "d1",
+            "enable_flashcomm1 without",
+            severity="error",
+        ),
+    ),
+    "PD-ENV-009": (
+        Example("sparse", fact("d1", "host/shm/total_bytes", 64 << 20), "d1", "64 MiB", "1 GiB", "warning"),
+    ),
+    "PD-ENV-012": (
+        Example("sparse", not_built, "d1", "ascend-toolkit", "MemFabric"),
+        Example("sparse", not_built, "p1", "ascend-toolkit", "MemFabric, MemCache"),
+        Example("sparse", sources(*CANN, MEMFABRIC), "p1", MEMFABRIC, "MemCache", "warning"),
+        Example("sparse", sources(*CANN, MEMFABRIC, built=True), "p1", MEMFABRIC, "MemCache"),
+        Example("sparse", sources(MEMFABRIC, MEMCACHE), "d1", MEMFABRIC, "CANN", "warning"),
+    ),
+    "PD-ARG-003": (
+        Example("sparse", arg("decode", "max-num-seqs", "four"), "d1", "'four'", "whole number"),
+        Example("sparse", arg("decode", "max-model-len", 0), "d1", "max-model-len 0"),
+        Example("sparse", arg("decode", "gpu-memory-utilization", 0), "d1", "0", "at most 1"),
+    ),
+    "PD-ARG-004": (
+        Example(
+            "sparse",
+            arg("decode", "additional-config/sparse_kv_ofload_config", {}),
+            "d1",
+            right="sparse_kv_offload_config",
+            severity="error",
+        ),
+    ),
+    "PD-VER-010": (Example("sparse", generation("A2"), "", "chips are A2", "ascend910b1"),),
+    "PD-VER-011": (Example("sparse", based("v0.22.1rc1-a3"), "", "0.22.1rc1", severity="warning"),),
+    "PD-SPARSE-001": (
+        Example("sparse", sparse("decode", "topk_buffer_size", 0), "d1", "topk_buffer_size 0"),
+        Example("sparse", sparse("decode", "topk_buffer_size", -1), "d1", "topk_buffer_size -1"),
+    ),
+    "PD-MMC-006": (
+        Example("sparse", mmc("ock.mmc.local_service.protocol", "host_tcp"), "p1", "7000", severity="warning"),
+    ),
+    "PD-CONN-007": (
+        Example("sparse", store("backend", "memcahe"), "p1", "memcahe", "memcache"),
+        Example("sparse", store("backend", "mooncake"), "p1", "no layer shares", "memcache", "warning"),
+    ),
+    "PD-CONN-009": (
+        Example("sparse", pool_role("kv_both"), "p1", "kv_both", "kv_producer"),
+        Example("sparse", parallel("prefill", decode_context_parallel_size=16), "p1", "DCP 16", severity="warning"),
+    ),
+    "PD-CONN-019": (
+        Example(
+            "mooncake",
+            both(
+                transfer("decode", "kv_role", "kv_both"),
+                arg("decode", "additional-config", {"scheduler_config": {"recompute_scheduler_enable": True}}),
+            ),
+            "d1",
+            "kv_both",
+            "kv_consumer",
+            "error",
+        ),
+    ),
     "PD-ENV-007": (
         Example("sparse", env("decode", "ASCEND_RT_VISIBLE_DEVICES", "0,1"), "d1", "0,1", "0,1,2,3"),
         Example("context_parallel", env("decode", "ASCEND_RT_VISIBLE_DEVICES", "16"), "d1", "16 devices", "0 to 15"),
     ),
-    "PD-PARITY-002": (Example("sparse", arg("prefill", "max-model-len", 4096), "", "up to 4096", severity="info"),),
+    "PD-PARITY-002": (
+        Example("sparse", arg("prefill", "max-model-len", 4096), "", "up to 4096", severity="info"),
+        Example("sparse", arg("prefill", "max-model-len", None), "", "163840 at prefill, 132096"),
+        Example("sparse", arg("decode", "max-model-len", "128k"), "", "132096 at prefill, 128000"),
+    ),
     "PD-PARITY-008": (
         Example(
             "sparse",

@@ -79,12 +79,12 @@ def test_waiver_of_nothing_is_noted_with_the_nearest_rule() -> None:
 
 def test_planner_findings_are_in_the_report_and_can_be_waived() -> None:
     plan, facts = cluster("sparse")
-    plan["findings"] = [Finding("port-clash", ERROR, "p1", "both want 5000").as_dict()]
+    plan["findings"] = [Finding("port-range", ERROR, "p1", "would reach 70000").as_dict()]
     assert rules.judge(plan, facts).stops
-    plan["settings"]["pd_waived_rules"] = {"port-clash": "meant"}
+    plan["settings"]["pd_waived_rules"] = {"port-range": "meant"}
     verdict = rules.judge(plan, facts)
     assert not verdict.stops
-    assert "port-clash" in {finding.rule for finding in verdict.findings}
+    assert "port-range" in {finding.rule for finding in verdict.findings}
 
 
 @pytest.mark.parametrize(("severity", "seen"), [(ERROR, ERROR), (WARNING, WARNING), (INFO, WARNING)])

@@ -1,0 +1,113 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""Options of ``vllm serve`` against each other: what vLLM refuses at start whatever model and hosts are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..findings import ERROR, WARNING
+from ..sizes import fraction, whole
+from .context import Context, Engine
+from .keys import unknown_keys
+from .registry import Problem, rule
+
+#: Options that are whole numbers, with the least that vLLM takes; max-model-len -1 and auto mean "as much as fits".
+LEAST = {"max-num-seqs": 1, "max-num-batched-tokens": 1, "max-model-len": -1, "block-size": 1}
+#: What ascend_config.py of vllm-ascend 0.22.1rc1 and 0.26.0rc1 reads of additional-config.
+ADDITIONAL_KEYS = (
+    *("SLO_limits_for_dynamic_batch", "ascend_compilation_config", "ascend_fusion_config", "ascend_log_path"),
+    *("batch_job_sched_config", "c8_enable_reshape_optim", "draft_window_size", "dump_config", "dump_config_path"),
+    *("dp_allreduce_on_npu", "enable_async_exponential", "enable_balance_scheduling", "enable_context_parallel"),
+    *("enable_cpu_binding", "enable_dsa_cp", "enable_flashcomm1", "enable_fused_mc2", "enable_hamming_sparse"),
+    *("enable_kv_nz", "enable_matmul_allreduce", "enable_mc2_hierarchy_comm", "enable_mlapo", "enable_prefill_mc2"),
+    *("enable_reduce_sample", "enable_shared_expert_dp", "enable_sleep_mode_extra_cleanup", "enable_sparse_c8"),
+    *("enable_sparse_li_c8", "enable_sparse_sfa_c8", "enable_transpose_kv_cache_by_block", "eplb_config"),
+    *("finegrained_tp_config", "flashcomm2_parallel_size", "enable_flashcomm2_parallel_size", "hamming_sparse"),
+    *("layer_sharding", "mc2_comm_alg", "mega_moe_max_tokens", "mix_placement", "msmonitor_use_daemon"),
+    *("multistream_dsv4_dsa_overlap", "multistream_overlap_gate", "multistream_overlap_shared_expert"),
+    *("pa_shape_list", "profiling_chunk_config", "recompute_scheduler_enable", "refresh", "rejection_sampler_config"),
+    *("scheduler_config", "short_request_first_config", "sparse_kv_offload_config", "weight_nz_mode"),
+    *("weight_prefetch_config", "xlite_graph_config"),
+)
+#: Keys less alike than this may be meant for another plugin.
+ALIKE = 0.8
+
+
+@rule(
+    "PD-ARG-001",
+    ERROR,
+    "a step does not hold a whole prompt, and prompts may not be cut",
+    per="instance",
+    source="vLLM SchedulerConfig.verify_max_model_len; guide 2, notes on parameters",
+)
+def whole_prompts(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """Without chunked prefill a prompt is computed in one step, so vLLM refuses a max-num-batched-tokens below
+    max-model-len. Left out it follows by itself.
+    """
+    if engine.args.get("enable-chunked-prefill") is not False or engine.args.get("max-num-batched-tokens") is None:
+        return
+    tokens, length = engine.max_num_batched_tokens, ctx.model_length(engine)
+    if tokens < length:
+        yield Problem(
+            f"max-num-batched-tokens {tokens}, max-model-len {length}, chunked prefill off",
+            f"max-num-batched-tokens {length}",
+            f"set it in {engine.role}_vllm_args, or enable-chunked-prefill: true",
+        )
+
+
+@rule(
+    "PD-ARG-002",
+    ERROR,
+    "a step does not hold one token of each request",
+    per="instance",
+    source="vLLM SchedulerConfig.verify_max_model_len",
+)
+def one_token_each(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """vLLM refuses a max-num-batched-tokens below max-num-seqs. Left out, max-num-seqs is lowered by itself."""
+    if engine.args.get("max-num-seqs") is None:
+        return
+    tokens, requests = engine.max_num_batched_tokens, engine.max_num_seqs
+    if tokens < requests:
+        yield Problem(
+            f"max-num-batched-tokens {tokens}, max-num-seqs {requests}",
+            f"max-num-batched-tokens {requests} or more",
+            f"set it in {engine.role}_vllm_args",
+        )
+
+
+@rule("PD-ARG-003", ERROR, "an option is no such number", per="instance", source="vLLM CacheConfig, SchedulerConfig")
+def numbers(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """gpu-memory-utilization is a share, above 0 and at most 1; the others are whole numbers, which vLLM also takes in
+    forms such as 128k (128000) and 64K (65536).
+    """
+    mend = f"set it in {engine.role}_vllm_args"
+    share = engine.args.get("gpu-memory-utilization")
+    if share is not None and not 0 < (fraction(share) or 0) <= 1:
+        percent = fraction(share)
+        right = f"{percent / 100:g}" if percent is not None and 1 < percent <= 100 else "above 0, at most 1"
+        yield Problem(f"gpu-memory-utilization {share}", right, mend)
+    for name, least in LEAST.items():
+        value = engine.args.get(name)
+        if value is None or (name == "max-model-len" and value == "auto"):
+            continue
+        number = whole(value)
+        if number is None or number < least or number == 0:
+            yield Problem(f"{name} {value!r}", f"a whole number from {max(1, least)}", mend)
+
+
+@rule(
+    "PD-ARG-004",
+    WARNING,
+    "unknown key in additional-config",
+    per="instance",
+    source="vllm-ascend ascend_config.py: reads its own keys, ignores all others",
+)
+def additional_keys(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """vllm-ascend passes over a key that it does not know, and its default stays in force. What is not much like one of
+    its keys may be another plugin's. A misspelt sparse_kv_offload_config is an error: nothing would be offloaded.
+    """
+    for key, near in unknown_keys(engine.additional, ADDITIONAL_KEYS, ALIKE):
+        if near is not None:
+            severity = ERROR if near == "sparse_kv_offload_config" else None
+            yield Problem(key, near, f"mend the key in {engine.role}_vllm_args", severity=severity)
