@@ -166,7 +166,7 @@ _PROFILES = (
     ),
     Profile(
         "context_parallel",
-        # prefill context parallelism runs in 0.22.1 to 0.24 only (later: platform.py wants the V2 model runner)
+        # prefill context parallelism runs in 0.13 to 0.24 only (later: platform.py wants the V2 model runner)
         vllm="0.22.1",
         vllm_ascend="0.22.1rc1",
         guided=True,
