@@ -16,7 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ..module_utils._sizing_gate import GIB
 from ..module_utils._sizing_input import HOST_RESERVE_BYTES
-from .findings import Finding
+from .findings import SEVERITIES, Finding
 from .report import Row, as_findings, conclusion, counted, counts, rows
 from .rules import RULES
 from .rules.context import Context, Engine, Missing
@@ -30,6 +30,8 @@ MOST_DRAWN = 12
 MOST_BARS = 16
 #: Ports of more hosts than this are folded up.
 MOST_UNFOLDED = 8
+#: More arrows than this between two columns are bundled.
+MOST_ARROWS = 16
 #: Picture: box sizes in user units of the SVG.
 BOX_WIDTH, BOX_HEIGHT, GAP, COLUMN, LEFT, TOP = 210, 84, 18, 290, 10, 34
 
@@ -167,7 +169,8 @@ def chip_bar(ctx: Context, engine: Engine) -> dict[str, Any] | None:
             "kv",
         ),
     ]
-    return stacked(f"{engine.name} on {engine.host}", f"each of {chips} chips, estimate", hbm.hbm_bytes, parts)
+    each = f"each of {chips} chips" if chips > 1 else "one chip"
+    return stacked(f"{engine.name} on {engine.host}", f"{each}, estimate", hbm.hbm_bytes, parts)
 
 
 def host_bars(ctx: Context) -> list[dict[str, Any]]:
@@ -222,8 +225,11 @@ def picture(ctx: Context, findings: Sequence[Finding]) -> dict[str, Any]:
     for role in ("prefill", "decode", "engine"):
         hosts = list(dict.fromkeys(engine.host for engine in ctx.of(role)))
         boxes = [_engine_box(ctx, role, host, marks) for host in hosts[:MOST_DRAWN]]
-        if len(hosts) > MOST_DRAWN:
-            boxes.append(_box(f"and {len(hosts) - MOST_DRAWN} more hosts", [], "", "none"))
+        rest = hosts[MOST_DRAWN:]
+        if rest:
+            found = {marks[host] for host in rest if host in marks}
+            worst = next((name for name in (s.replace(" ", "-") for s in SEVERITIES) if name in found), "none")
+            boxes.append(_box(f"and {len(rest)} more hosts", [], "", worst))
         if boxes:
             columns.append((role, boxes))
     highest = max(len(column[1]) for column in columns)
@@ -240,7 +246,7 @@ def picture(ctx: Context, findings: Sequence[Finding]) -> dict[str, Any]:
         "height": height,
         "heads": [{"x": LEFT + number * COLUMN, "text": name} for number, name in enumerate(names)],
         "boxes": [box for boxes in placed.values() for box in boxes],
-        "arrows": [_arrow(a, b) for left, right in pairwise(names) for a in placed[left] for b in placed[right]],
+        "arrows": [one for left, right in pairwise(names) for one in _arrows(placed[left], placed[right])],
         "transfer": _transfer(ctx),
     }
 
@@ -273,8 +279,23 @@ def _box(title: str, lines: Sequence[str], host: str, mark: str) -> dict[str, An
     return {"title": title, "lines": [line for line in lines if line], "host": host, "mark": mark}
 
 
-def _arrow(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
-    return {"x1": a["x"] + a["w"], "y1": a["y"] + a["h"] // 2, "x2": b["x"] - 6, "y2": b["y"] + b["h"] // 2}
+def _arrows(left: Sequence[Mapping[str, Any]], right: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """From every box to every box of the next column; where that would be a tangle, over one line between them."""
+    starts = [(a["x"] + a["w"], a["y"] + a["h"] // 2) for a in left]
+    ends = [(b["x"] - 6, b["y"] + b["h"] // 2) for b in right]
+    if len(starts) * len(ends) <= MOST_ARROWS:
+        return [_line(*start, *end, head=True) for start in starts for end in ends]
+    middle = (starts[0][0] + ends[0][0]) // 2
+    heights = [y for _x, y in (*starts, *ends)]
+    return [
+        *(_line(x, y, middle, y) for x, y in starts),
+        _line(middle, min(heights), middle, max(heights)),
+        *(_line(middle, y, x, y, head=True) for x, y in ends),
+    ]
+
+
+def _line(x1: int, y1: int, x2: int, y2: int, head: bool = False) -> dict[str, Any]:
+    return {"x1": x1, "y1": y1, "x2": x2, "y2": y2, "head": head}
 
 
 def _transfer(ctx: Context) -> str:

@@ -202,11 +202,27 @@ def test_overfull_host_is_shown_as_such() -> None:
     assert bar["over"] == "432.0 GiB too much" and bar["limit"] < 100
 
 
-def test_many_hosts_are_counted_not_drawn() -> None:
-    plan, facts = cluster("sparse")
+def test_a_large_cluster_stays_readable() -> None:
+    """Hosts beyond a dozen are counted and keep their mark, arrows are bundled, bars that are alike are drawn once."""
+    plan, facts = cluster("sparse_2p")
     engine = next(e for e in plan["engines"] if e["role"] == "decode")
     for number in range(40):
-        plan["engines"].append({**engine, "name": f"x{number}", "host": f"h{number}"})
-        plan["hosts"][f"h{number}"] = plan["hosts"]["d1"]
-    titles = [box["title"] for box in report_html.view(plan, facts, [])["picture"]["boxes"]]
-    assert "and 29 more hosts" in titles and len(titles) < 20
+        host = f"h{number}"
+        plan["engines"].append({**engine, "name": f"x{number}", "host": host})
+        plan["hosts"][host] = plan["hosts"]["d1"]
+        facts[host] = facts["d1"]
+        plan["ports"] += [{**port, "host": host} for port in plan["ports"] if port["host"] == "d1"]
+    shown = report_html.view(plan, facts, [Finding("PD-NPU-002", ERROR, "h39", "chip 1")])
+    boxes = {box["title"]: box["mark"] for box in shown["picture"]["boxes"]}
+    assert boxes["and 29 more hosts"] == "error"
+    assert len(boxes) < 20
+    assert len(shown["picture"]["arrows"]) == 1 + 2 + (2 + 1 + 13)
+    assert sum(arrow["head"] for arrow in shown["picture"]["arrows"]) == 1 + 2 + 13
+    titles = [title for bar in shown["chip_bars"] for title in (bar["title"], *bar["others"])]
+    assert sorted(titles) == sorted(f"{one['name']} on {one['host']}" for one in plan["engines"])
+    assert len(shown["chip_bars"]) < 5
+    assert sum(1 + len(bar["others"]) for bar in shown["host_bars"]) == len(plan["hosts"])
+    page = report_html.html(plan, facts, [])
+    assert "<details open>" not in page  # ports: by host, folded up where there are many
+    assert "<details open>" in report_html.html(*cluster("sparse"), [])
+    assert all(host in page for host in plan["hosts"])
