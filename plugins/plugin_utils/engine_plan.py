@@ -212,13 +212,14 @@ class EnginePlanner:
     def _visible_devices(self, engine: Engine) -> str | None:
         """``ASCEND_RT_VISIBLE_DEVICES``; ``None`` where the engine takes the first chips that it sees anyway.
 
+        Ranks of external data parallelism always get theirs by name, so that one more on a host changes nothing else.
         A privileged container sees every chip under its physical id; any other sees its own, counted from 0.
         """
         draft = self._draft
         mates = [mate for mate in draft.engines_on[engine.host] if mate.instance == engine.instance]
         own = [chip for mate in mates for chip in mate.devices]
         seen: Sequence[int] = draft.hosts[engine.host].chips if draft.privileged else own
-        alone = len(draft.engines_on[engine.host]) == 1
+        alone = len(draft.engines_on[engine.host]) == 1 and not engine.external
         if not engine.devices or (alone and engine.devices == tuple(seen[: len(engine.devices)])):
             return None
         ids = engine.devices if draft.privileged else [own.index(chip) for chip in engine.devices]
