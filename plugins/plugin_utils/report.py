@@ -82,6 +82,12 @@ def rows(findings: Iterable[Finding]) -> list[Row]:
     return [_row(members) for members in groups.values()]
 
 
+def heading(title: str) -> str:
+    """A rule's title as the beginning of a line; names such as topk_buffer_size stay as they are written."""
+    plain = title.split(" ")[0].removesuffix("'s").isalpha()
+    return title[0].upper() + title[1:] if plain else title
+
+
 def _title(finding: Finding) -> str:
     one = RULES.get(finding.rule)
     return one.title if one else ""
@@ -131,7 +137,7 @@ def terminal(findings: Iterable[Finding | Mapping[str, Any]], width: int = 120) 
 
 def _text(row: Row) -> list[str]:
     finding = row.finding
-    title = f"{row.title[0].upper()}{row.title[1:]}: " if row.title else ""
+    title = f"{heading(row.title)}: " if row.title else ""
     text = [f"{title}{finding.found}"]
     text += [f"right: {finding.right}"] if finding.right else []
     text += [f"mend: {finding.mend}"] if finding.mend else []

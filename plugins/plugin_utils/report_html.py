@@ -17,7 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from ..module_utils._sizing_gate import GIB
 from ..module_utils._sizing_input import HOST_RESERVE_BYTES
 from .findings import SEVERITIES, Finding
-from .report import Row, as_findings, conclusion, counted, counts, rows
+from .report import Row, as_findings, conclusion, counted, counts, heading, rows
 from .rules import RULES
 from .rules.context import Context, Engine, Missing
 from .rules.explain import SIZED, numbers
@@ -94,7 +94,7 @@ def _finding(row: Row, ctx: Context) -> dict[str, Any]:
         "rule": row.rule,
         "rules": row.rules,
         "hosts": row.place,
-        "title": f"{row.title[0].upper()}{row.title[1:]}" if row.title else "",
+        "title": heading(row.title) if row.title else "",
         "why": one.why.split("\n\n") if one else [],
         # The table of ports stands in the report anyway.
         "numbers": "\n".join(numbers(one, ctx)).strip() if one and one.id.startswith(SIZED) else "",
