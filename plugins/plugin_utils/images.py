@@ -30,3 +30,28 @@ def image_references(images: dict[str, Any], build: bool, tags: dict[str, str]) 
 
 def current(name: str) -> str:
     return f"{REPOSITORY}/{name}:current"
+
+
+def outdated(host: dict[str, Any], keep: int, tags: dict[str, str]) -> list[str]:
+    """References of builds that a host needs no longer, an image before the one it was built on.
+
+    ``host`` is what ``docker_host_info`` returns with all containers, images and ``verbose_output``. Of each layer the
+    ``keep`` newest builds stay, and those that a container uses, that carry the name of the last good image, or whose
+    tags this run knows (``tags``: layer to tag).
+    """
+    used = {container["ImageID"] for container in host["containers"]}
+    known = {f"{REPOSITORY}/{layer}:{tag}" for layer, tag in tags.items()}
+    images = sorted(host["images"], key=lambda image: int(image["Created"]), reverse=True)
+    newest: dict[str, int] = {}
+    result = []
+    for image in images:
+        ours = [name for name in image["RepoTags"] or [] if name.startswith(f"{REPOSITORY}/")]
+        good = any(name.endswith(":current") for name in ours)
+        for name in ours:
+            layer, _colon, tag = name.rpartition(":")
+            if tag == "current":
+                continue
+            newest[layer] = newest.get(layer, 0) + 1
+            if newest[layer] > keep and not good and image["Id"] not in used and name not in known:
+                result.append(name)
+    return result

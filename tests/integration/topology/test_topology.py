@@ -11,6 +11,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from .. import lab, snapshot
@@ -22,8 +23,8 @@ def containers(hosts: dict[str, Any]) -> dict[str, str]:
     return dict(line.split(maxsplit=1) for line in lines)
 
 
-def without(name: str, folder: Path) -> str:
-    """A copy of the inventory under test that lacks a host."""
+def without(name: str, address: str, folder: Path) -> str:
+    """A copy of the inventory under test in which a host is in no group but `retired`."""
     copy = Path(shutil.copytree(lab.INVENTORY, folder / "inventory"))
     for path in copy.glob("**/*.yml"):
         groups = yaml.safe_load(path.read_text().replace("{{ inventory_dir }}/../..", str(lab.ROOT)))
@@ -31,6 +32,9 @@ def without(name: str, folder: Path) -> str:
             if isinstance(group, dict):
                 group.get("hosts", {}).pop(name, None)
         path.write_text(yaml.safe_dump(groups))
+    (copy / "retired.yml").write_text(
+        yaml.safe_dump({"retired": {"hosts": {name: {"ansible_host": address}}}}, sort_keys=False)
+    )
     return str(copy)
 
 
@@ -46,6 +50,13 @@ def decoders(url: str) -> set[str]:
     return set(told["current_decode_instances"])
 
 
+def refused(*arguments: str, inventory: str = lab.INVENTORY) -> str:
+    """Output of a playbook that fails, in one line: Ansible folds long messages."""
+    with pytest.raises(AssertionError) as told:
+        lab.ansible_playbook(*arguments, inventory=inventory)
+    return " ".join(str(told.value).split())
+
+
 def changed(output: str) -> dict[str, int]:
     return {host: int(count) for host, count in re.findall(r"^(\S+)\s*: ok=\d+\s+changed=(\d+)", output, re.MULTILINE)}
 
@@ -58,14 +69,25 @@ def test_a_decode_host_leaves_and_comes_back(hosts: dict[str, Any], plan: dict[s
     own = {f"/pd-{service}" for service in plan["hosts"][name]["services"]}
     assert decoders(url) == everyone
 
-    before, smaller = containers(hosts), without(name, tmp_path)
+    before, smaller = containers(hosts), without(name, address, tmp_path)
+    remove = ("playbooks/remove.yml", "--limit", name)
+    assert "still is in a group" in refused(*remove)
+    assert "would not know which engines there are. Run site.yml first" in refused(*remove, inventory=smaller)
     assert changed(lab.ansible_playbook("site.yml", inventory=smaller))[plan["proxy"]["host"]] == 2  # file and proxy
     assert decoders(url) == others
     assert containers(hosts) == before, "the proxy was told, so nothing had to be restarted"
     assert set(changed(lab.ansible_playbook("site.yml", inventory=smaller)).values()) == {0}
 
-    # It comes back as a host that has nothing.
-    hosts[name].check_output("docker rm --force" + " %s" * len(own), *(each.strip("/") for each in own))
+    # Its services go, and nobody else's.
+    lab.ansible_playbook(*remove, inventory=smaller)
+    assert containers(hosts) == {each: state for each, state in before.items() if each not in own}
+    for service in plan["hosts"][name]["services"]:
+        assert not hosts[name].file(f"{plan['settings']['pd_base_dir']}/{service}").exists
+    assert changed(lab.ansible_playbook(*remove, inventory=smaller))[name] == 0
+
+    # It comes back as a host that has nothing. Alone it may not: the proxy would not know of it.
+    assert "Widen --limit to it" in refused("site.yml", "--limit", name)
+    assert containers(hosts) == {each: state for each, state in before.items() if each not in own}
     ahead = changed(lab.ansible_playbook("site.yml", "--check"))
     assert ahead[name] > 0
     assert decoders(url) == others, "check mode tells the proxy nothing"

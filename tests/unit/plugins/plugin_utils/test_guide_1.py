@@ -299,3 +299,25 @@ def test_small_packet_gather_runs_decode_eagerly_and_touches_nothing_else() -> N
     assert args["enforce-eager"] is True
     assert "compilation-config" not in args
     assert found(on, "gather-without-graphs")["severity"] == "info"
+
+
+@pytest.mark.parametrize(
+    "asked", [{"compilation-config": {"cudagraph_mode": "FULL_DECODE_ONLY"}}, {"enforce-eager": False}]
+)
+def test_small_packet_gather_wins_over_graphs_that_are_asked_for(asked: dict[str, Any]) -> None:
+    made = plan(*cluster(pd_small_packet_gather=True, decode_vllm_args=asked))
+    args = engine(made, "decode-d1-0")["vllm_args"]
+    assert args["enforce-eager"] is True
+    assert "compilation-config" not in args
+    assert [one for one in judge(made, None).findings if one.stops] == []
+
+
+def test_small_packet_gather_is_switched_off_on_decode_alone() -> None:
+    """The comparison of guide 1, section 4: the variable alone, and nothing of prefill or of the images."""
+    on = plan(*cluster(pd_small_packet_gather=True))
+    off = plan(*cluster(pd_small_packet_gather=True, decode_env={"VLLM_ASCEND_ENABLE_CPU_GATHER_H2D": "0"}))
+    assert [one["name"] for one in on["services"] if one != service(off, one["name"])] == ["decode-d1"]
+    assert engine(on, "decode-d1-0")["vllm_args"] == engine(off, "decode-d1-0")["vllm_args"]
+    assert on["images"] == off["images"]
+    # Both sides run what is built from the fork.
+    assert {image["layers"][0] for image in on["images"].values()} == {"vllm"}

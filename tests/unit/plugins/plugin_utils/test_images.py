@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.images import image_references
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.images import image_references, outdated
 
 IMAGES = {"decode": {"base": "b:1", "layers": ["vllm", "memfabric"]}, "prefill": {"base": "b:1", "layers": []}}
 
@@ -18,3 +20,39 @@ IMAGES = {"decode": {"base": "b:1", "layers": ["vllm", "memfabric"]}, "prefill":
 )
 def test_image_references(build: bool, tags: dict[str, str], references: dict[str, str]) -> None:
     assert image_references(IMAGES, build, tags) == references
+
+
+def host(*images: tuple[str, list[str] | None], containers: tuple[str, ...] = ()) -> dict[str, Any]:
+    """What a host has, oldest image first: id and names; and the image ids of its containers."""
+    return {
+        "images": [{"Id": name, "RepoTags": names, "Created": born} for born, (name, names) in enumerate(images)],
+        "containers": [{"ImageID": name} for name in containers],
+    }
+
+
+BUILDS = [
+    (f"{layer}{number}", [f"vllm-ascend-pd/{layer}:{number}"]) for number in range(4) for layer in ("vllm", "memfabric")
+]
+
+
+def test_the_newest_builds_of_each_layer_stay_and_the_upper_layer_goes_first() -> None:
+    assert outdated(host(*BUILDS), 2, {}) == [
+        "vllm-ascend-pd/memfabric:1",
+        "vllm-ascend-pd/vllm:1",
+        "vllm-ascend-pd/memfabric:0",
+        "vllm-ascend-pd/vllm:0",
+    ]
+    assert outdated(host(*BUILDS), 4, {}) == []
+
+
+def test_what_is_used_or_known_or_the_last_good_one_stays_however_old() -> None:
+    images = [
+        (name, [*names, "vllm-ascend-pd/decode:current"] if name == "memfabric0" else names) for name, names in BUILDS
+    ]
+    kept = outdated(host(*images, containers=("vllm0",)), 1, {"memfabric": "1"})
+    assert kept == ["vllm-ascend-pd/memfabric:2", "vllm-ascend-pd/vllm:2", "vllm-ascend-pd/vllm:1"]
+
+
+def test_other_peoples_images_are_not_looked_at() -> None:
+    strangers = [("a", None), ("b", ["vllm-ascend:1"]), ("c", ["registry/vllm-ascend-pd/vllm:1"])]
+    assert outdated(host(*strangers), 0, {}) == []
