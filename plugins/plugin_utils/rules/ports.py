@@ -16,8 +16,9 @@ from .registry import Problem, rule
 MEMFABRIC_FIRST = 9000
 #: Loopback store of the offload pool: 8500 + device // world size, so 8500 for whoever sees device 0.
 OFFLOAD_STORE = 8500
-#: What the plan calls that store in its table of ports.
+#: What the plan calls two of the purposes in its table of ports.
 OFFLOAD_STORE_PURPOSE = "MemFabric store of the offload pool"
+KV_PURPOSE = "KV transfer control"
 #: What it calls numbers that only tell ranks apart.
 UNBOUND_PURPOSE = "KV transfer control (its number only, not bound)"
 KV_PORT_DOC = "vllm-ascend docs/source/tutorials/features/pd_disaggregation_mooncake_multi_node.md"
@@ -382,7 +383,7 @@ def has_ports(ctx: Context, engine: Engine) -> Iterator[Problem]:
         if not bases:
             yield Problem(f"{engine.name} has no kv_port", "a kv_port", f"set {engine.role}_kv_port")
         for base in bases:
-            transfer = [port for port in owned if port["first"] != engine.args.get("port")]
+            transfer = [port for port in owned if str(port["purpose"]).startswith(KV_PURPOSE)]
             # an external rank starts at base + rank x tensor parallel size, so at or above the base
             if not any(int(port["last"]) >= base for port in transfer):
                 yield Problem(f"kv_port {base} of {engine.name} is not in the port table", "listed", "report it")

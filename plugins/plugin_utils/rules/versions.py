@@ -115,10 +115,16 @@ def fabric_memory(ctx: Context, engine: Engine) -> Iterator[Problem]:
         yield Problem(f"driver {version}", f"{least} or newer", "update the driver, or remove the variable")
 
 
+def official_tag(image: str) -> str | None:
+    """The tag of an image that is called as upstream calls its own, wherever it lies."""
+    name, _colon, tag = image.rpartition("/")[2].partition(":")
+    return tag.lower() if name == "vllm-ascend" and re.match(r"v?\d+\.\d+|main|nightly|releases", tag) else None
+
+
 @rule("PD-VER-006", ERROR, "the image is for other hardware", per="cluster", source="quay.io/ascend/vllm-ascend tags")
 def image_suffix(ctx: Context) -> Iterator[Problem]:
-    """The tag says for what an image is built: -a3 for A3; without it for A2. Guide 2 names the A2 image for A3
-    servers.
+    """The tag of an official image says for what it is built: -a3 for A3; without it for A2. Guide 2 names the A2 image
+    for A3 servers. Tags and digests of your own say nothing of that.
     """
     generations = sorted({ctx.generation(engine.host) for engine in ctx.engines if engine.devices})
     if len(generations) != 1:
@@ -126,8 +132,8 @@ def image_suffix(ctx: Context) -> Iterator[Problem]:
     generation = generations[0]
     for name, image in sorted((ctx.plan.get("images") or {}).items()):
         base = str(image.get("base") or "")
-        tag = base.rsplit(":", 1)[-1].lower() if ":" in base.rsplit("/", 1)[-1] else ""
-        if "vllm-ascend" not in base or not tag:
+        tag = official_tag(base)
+        if tag is None:
             continue
         wrong = "310p" in tag or "950dt" in tag or ("-a3" in tag) != (generation == "A3")
         if wrong:
@@ -187,6 +193,8 @@ def soc_version(ctx: Context) -> Iterator[Problem]:
     if not builds or len(generations) != 1:
         return
     generation = generations.pop()
+    if generation not in SOC:
+        return
     value = str(ctx.settings.get("vllm_build_soc_version", SOC["A3"]))
     if not value.startswith(SOC_OF[generation]):
         yield Problem(
@@ -215,9 +223,8 @@ def image_version(ctx: Context) -> Iterator[Problem]:
             for image in (ctx.plan.get("images") or {}).values()
         }
     ):
-        name, _colon, tag = base.rpartition("/")[2].partition(":")
-        match = re.match(r"v?(\d+\.\d+\.\d+)(?!\d)", tag)
-        if name != "vllm-ascend" or match is None or not ctx.vllm_ascend:
+        match = re.match(r"v?(\d+\.\d+\.\d+)(?!\d)", official_tag(base) or "")
+        if match is None or not ctx.vllm_ascend:
             continue
         if numbers(match.group(1)) != numbers(ctx.vllm_ascend)[:3]:
             yield Problem(

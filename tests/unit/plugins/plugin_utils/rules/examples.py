@@ -104,6 +104,31 @@ def unmount(role: str, source: str) -> Change:
     return change
 
 
+def partly_mounted(role: str) -> Change:
+    """What guide 2 mounts of the driver."""
+
+    def change(plan: Plan, facts: Facts) -> None:
+        unmount(role, "/usr/local/Ascend/driver")(plan, facts)
+        for engine in engines(plan, role):
+            mounts = service_of(plan, engine)["container"]["mounts"]
+            mounts += [f"/usr/local/Ascend/driver/{part}:/usr/local/Ascend/driver/{part}" for part in PARTS]
+
+    return change
+
+
+PARTS = ("lib64", "version.info")
+
+
+def no_local_file(plan: Plan, facts: Facts) -> None:
+    for service in plan["services"]:
+        service["files"].pop("mmc-local.conf", None)
+
+
+def asked_for_a_completion(plan: Plan, facts: Facts) -> None:
+    for engine in engines(plan, "decode"):
+        service_of(plan, engine)["ready"]["url"] = "http://127.0.0.1:29181/v1/completions"
+
+
 def conf(kind: str, name: str, key: str, value: Any) -> Change:
     """A line of a MemCache file in all services of a kind that have it."""
 
@@ -666,6 +691,7 @@ OFFICIAL = "https://github.com/vllm-project/vllm-ascend.git"
 
 MORE: dict[str, tuple[Example, ...]] = {
     "PD-SPARSE-022": (
+        Example("sparse", env("prefill", "VLLM_ASCEND_ENABLE_CPU_GATHER_H2D", "1"), "p1", "without offload"),
         Example("sparse", gather_from(None), "d1", "vllm-project/vllm-ascend", "fork", "warning"),
         Example("sparse", gather_from(OFFICIAL), "d1", OFFICIAL, "fork", "warning"),
     ),
@@ -678,6 +704,7 @@ MORE: dict[str, tuple[Example, ...]] = {
     ),
     "PD-CONN-018": (Example("sparse_2p", second_pool_tp8, "", "TP 8: prefill-p2-0", severity="warning"),),
     "PD-PORT-007": (
+        Example("sparse", env("decode", "HCCL_IF_BASE_PORT", None), "d1", "60000 and up", severity="warning"),
         Example("halves", env("decode", "HCCL_IF_BASE_PORT", "50000"), "d1", "decode-d1-a-0, decode-d1-b-0"),
     ),
     "PD-PORT-001": (
@@ -697,6 +724,7 @@ MORE: dict[str, tuple[Example, ...]] = {
         Example("sparse", planned("hosts/d1/address", "169.254.3.4"), "d1", "169.254"),
     ),
     "PD-NIC-002": (
+        Example("sparse", fact("d1", "nic/interfaces/0/carrier", False), "d1", "no carrier"),
         Example("sparse", planned("hosts/d1/nic", "eth9"), "d1", "no interface eth9", "enp1s0f0"),
         Example("sparse", planned("hosts/d1/address", "192.0.2.99"), "d1", "belongs to no interface"),
     ),
@@ -776,14 +804,32 @@ MORE: dict[str, tuple[Example, ...]] = {
     ),
     "PD-CONN-011": (Example("sparse", planned("profile", "sparse_kv_offload"), "p1", "3", "1", "info"),),
     "PD-CONN-012": (
+        Example(
+            "mooncake",
+            parallel("prefill", pipeline_parallel_size=2, prefill_context_parallel_size=2),
+            "p1",
+            "PP 2 and PCP 2",
+        ),
         Example("layerwise", parallel("prefill", pipeline_parallel_size=2), "p1", "prefill PP 2"),
         Example("layerwise", parallel("decode", prefill_context_parallel_size=2), "d1", "decode PCP 2"),
     ),
     "PD-CONN-013": (
+        Example(
+            "mooncake",
+            both(
+                GQA,
+                model_everywhere("config/num_key_value_heads", 4),
+                parallel("decode", decode_context_parallel_size=8),
+            ),
+            "d1",
+            "DCP 8 with 4 key-value heads",
+            "4 or less",
+        ),
         Example("context_parallel", parallel("prefill", decode_context_parallel_size=3), "p1", "TP 16, DCP 3"),
         Example("sparse", parallel("prefill", decode_context_parallel_size=8), "p1", "sparse attention", "16"),
     ),
     "PD-MMC-003": (
+        Example("sparse", mmc("ock.mmc.local_service.dram.size", "2TB"), "p1", "2TB", "1TB at most"),
         Example("sparse", mmc("ock.mmc.local_service.dram.size", "lots"), "p1", "'lots'"),
         Example("sparse", mmc("ock.mmc.local_service.dram.size", "0GB"), "p1", "both 0"),
         Example("sparse", mmc("ock.mmc.local_service.dram.size", 10), "p1", "dram.size 10", "10G"),
@@ -800,11 +846,13 @@ MORE: dict[str, tuple[Example, ...]] = {
         ),
     ),
     "PD-MODEL-002": (
+        Example("sparse", model("d1", "shards/count", 0), "d1", "no weights"),
         Example("sparse", model("d1", "shards/lfs_pointers", ["a.safetensors"]), "d1", "Git LFS"),
         Example("sparse", model("d1", "shards/short", [SHORT]), "d1", "a.safetensors: 5 bytes, its header says 9"),
     ),
     "PD-MODEL-004": (Example("sparse", arg("decode", "dtype", "half"), "d1", "half", "bfloat16"),),
     "PD-ENV-001": (
+        Example("sparse", partly_mounted("decode"), "d1", "only parts", severity="warning"),
         Example("sparse", unmount("decode", "/usr/local/dcmi"), "d1", "dcmi", severity="warning"),
         Example("sparse", unmount("decode", "/etc/ascend_install.info"), "d1", "ascend_install.info"),
     ),
@@ -829,6 +877,14 @@ MORE: dict[str, tuple[Example, ...]] = {
         Example("sparse", fact("d1", "host/shm/total_bytes", 64 << 20), "d1", "64 MiB", "1 GiB", "warning"),
     ),
     "PD-ENV-012": (
+        Example(
+            "sparse",
+            env("decode", "MEMFABRIC_HYBRID_EXTEND_LIB_PATH", "/usr/local/memfabric_hybrid/1.2.1/lib64"),
+            "d1",
+            "1.2.1",
+            "latest",
+            "warning",
+        ),
         Example("sparse", not_built, "d1", "ascend-toolkit", "MemFabric"),
         Example("sparse", not_built, "p1", "ascend-toolkit", "MemFabric, MemCache"),
         Example("sparse", sources(*CANN, MEMFABRIC), "p1", MEMFABRIC, "MemCache", "warning"),
@@ -856,6 +912,7 @@ MORE: dict[str, tuple[Example, ...]] = {
         Example("sparse", sparse("decode", "topk_buffer_size", -1), "d1", "topk_buffer_size -1"),
     ),
     "PD-MMC-006": (
+        Example("sparse", mmc("ock.mmc.local_service.protocol", "host_shm"), "p1", "host_shm", "device_sdma", "info"),
         Example("sparse", mmc("ock.mmc.local_service.protocol", "host_tcp"), "p1", "7000", severity="warning"),
     ),
     "PD-CONN-007": (
@@ -880,6 +937,13 @@ MORE: dict[str, tuple[Example, ...]] = {
         ),
     ),
     "PD-ENV-007": (
+        Example(
+            "sparse",
+            both(env("decode", "ASCEND_RT_VISIBLE_DEVICES", None), second_engine("d1")),
+            "d1",
+            "unset",
+            "0,1,2",
+        ),
         Example("sparse", env("decode", "ASCEND_RT_VISIBLE_DEVICES", "0,1"), "d1", "0,1", "0,1,2,3"),
         Example("context_parallel", env("decode", "ASCEND_RT_VISIBLE_DEVICES", "16"), "d1", "16 devices", "0 to 15"),
     ),
@@ -896,5 +960,36 @@ MORE: dict[str, tuple[Example, ...]] = {
             "unset",
             severity="warning",
         ),
+    ),
+    "PD-CONN-002": (
+        Example("sparse", transfer("decode", "kv_rol", "x"), "d1", "SfaRemoteD2HConnector: kv_rol", "kv_role"),
+    ),
+    "PD-CONN-006": (Example("mooncake", extra("decode", "prefill", None), "d1", "does not state prefill", "dp_size"),),
+    "PD-ENV-010": (
+        Example("sparse", env("decode", "VLLM_ASCEND_CPU_GATHER_THREADS", "4"), "d1", "gather off", "all or none"),
+    ),
+    "PD-HOST-005": (
+        Example(
+            "sparse",
+            fact("d1", "host/engine", {"api_version": None, "reason": "no socket"}),
+            "d1",
+            "no socket",
+            "1.41",
+            "warning",
+        ),
+    ),
+    "PD-MMC-009": (Example("sparse", no_local_file, "p1", "no mmc-local.conf"),),
+    "PD-MODEL-001": (Example("sparse", model("d1", "config", None), "d1", "no readable config.json"),),
+    "PD-MODEL-006": (Example("sparse", arg("decode", "quantization", None), "d1", "no quantization option", "ascend"),),
+    "PD-PORT-013": (
+        Example("sparse", unlisted("29181"), "d1", "HTTP port 29181"),
+        Example("sparse", unlisted("20050"), "d1", "kv_port 20050"),
+        Example("sparse", transfer("decode", "kv_port", None), "d1", "has no kv_port"),
+    ),
+    "PD-PROXY-006": (Example("sparse", asked_for_a_completion, "d1", "/v1/completions", "/health"),),
+    "PD-PROXY-007": (Example("sparse", planned("verify/timeout_s", None), "", "no time limit"),),
+    "PD-SPARSE-005": (Example("sparse", model("d1", "config/compress_ratios", [4]), "d1", "compress_ratios"),),
+    "PD-SPARSE-008": (
+        Example("sparse", env("decode", "VLLM_USE_V2_MODEL_RUNNER", None), "d1", "unset", severity="info"),
     ),
 }
