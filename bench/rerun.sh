@@ -10,9 +10,8 @@
 #   completions      a body a line; proxy: the URL they go to
 # Writes NAME.before or NAME.now; `now` compares both.
 set -euo pipefail
+here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 cd "$1"
-here=$OLDPWD/$(dirname "${BASH_SOURCE[0]}")
-[[ ${BASH_SOURCE[0]} != /* ]] || here=$(dirname "${BASH_SOURCE[0]}")
 mapfile -t options <ssh
 
 waiting=()

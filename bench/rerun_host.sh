@@ -9,6 +9,11 @@
 #   (containers), listeners ("address:port"), urls, builds (folders of builders), image (base image)
 set -euo pipefail
 
+all() { # the processes that were started beside each other; fails where one has
+  local process
+  for process in "$@"; do wait "$process"; done
+}
+
 # ---- the probe: chips and their ports ----
 npu-smi info | grep -c ' OK '
 npu-smi info -m | grep -c Ascend
@@ -33,7 +38,7 @@ for peer in "${peers[@]}"; do
   read -r address number <<<"$peer"
   ip route get "$address" | head -n 1
   # shellcheck disable=SC2016  # the inner bash expands them
-  timeout 3 bash -c '</dev/tcp/"$0"/"$1"' "$address" "$number" && printf 'reaches %s\n' "$peer"
+  timeout 3 bash -c '</dev/tcp/"$0"/"$1"' "$address" "$number"
 done
 timeout 10 docker version --format '{{.Server.Version}}'
 systemctl is-active docker.service
@@ -42,13 +47,18 @@ find "$model" -maxdepth 1 -printf '%f %s %T@\n' | sort
 sha256sum "$model"/*.json
 
 # ---- builds: do branches still stand for the commits that the images were made of? ----
-if ((${#builds[@]})); then
-  docker image inspect --format '{{.Id}}' "$image"
+commits() {
+  local folder started=()
   for folder in "${builds[@]}"; do
     sha256sum "$folder"/*
-    [[ ! -s $folder/sources ]] ||
-      docker run --rm --network=host --volume="$folder:/build:ro" --entrypoint=/bin/bash "$image" /build/build resolve &
-  done | sort
+    docker run --rm --network=host --volume="$folder:/build:ro" --entrypoint=/bin/bash "$image" /build/build resolve &
+    started+=($!)
+  done
+  all "${started[@]}"
+}
+if ((${#builds[@]})); then
+  docker image inspect --format '{{.Id}}' "$image"
+  commits | sort
 fi
 
 # ---- services: settings, containers, images, ports, health ----
@@ -61,9 +71,12 @@ docker inspect --format \
 docker image ls --no-trunc --format '{{.Repository}}:{{.Tag}} {{.ID}}' 'vllm-ascend-pd/*' | sort
 there=$(ss --tcp --listening --numeric --no-header | awk '{print $4}')
 for listener in "${listeners[@]}"; do grep --quiet --line-regexp --fixed-strings "$listener" <<<"$there"; done
+started=()
 for url in "${urls[@]}"; do
-  curl --silent --show-error --fail --noproxy '*' --max-time 5 --output /dev/null --write-out '%{url_effective} %{http_code}\n' "$url" &
-done | sort
+  curl --silent --show-error --fail --noproxy '*' --max-time 5 --output /dev/null "$url" &
+  started+=($!)
+done
+all "${started[@]}"
 for service in "${services[@]}"; do
   ! docker logs --tail 2000 "$service" 2>&1 | grep -E 'out of memory|Address already in use|EI0014|EJ0003|Traceback' || exit 1
 done
