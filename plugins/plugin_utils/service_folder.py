@@ -21,6 +21,7 @@ PATH_LIKE = frozenset({"PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH"})
 def service_folder(service: dict[str, Any], launcher: str) -> dict[str, Any]:
     """`files` (relative path -> content and mode) and their `digest` for one service of the plan.
 
+    Names stand in their own order: another order in the inventory means nothing, and restarts nothing.
     `launcher` is the text of the launcher. ValueError names what cannot be written. Arguments from a command's
     `live_from` on do not count for the digest: the running process is told of them, and the file serves its next start.
     """
@@ -28,7 +29,7 @@ def service_folder(service: dict[str, Any], launcher: str) -> dict[str, Any]:
         "launch": _file(launcher),
         "sources": _file(_lines("a set_env.sh", service["sources"])),
         "prepend": _file(
-            _lines("a path", (f"{k}={path}" for k, paths in service["prepend"].items() for path in paths))
+            _lines("a path", (f"{k}={path}" for k, paths in sorted(service["prepend"].items()) for path in paths))
         ),
         "env": _file(environment(service["env"]), "0600"),
     }
@@ -53,20 +54,18 @@ def environment(variables: dict[str, str]) -> str:
             )
         if "$" in str(value):
             raise ValueError(f"[{name}={value}] holds a $: values are taken literally, nothing would expand it")
-    return _lines("an environment variable", (f"{name}={value}" for name, value in variables.items()))
+    return _lines("an environment variable", (f"{name}={value}" for name, value in sorted(variables.items())))
 
 
 def properties(content: dict[str, Any]) -> str:
     """`key = value` lines, as MemCache reads them."""
-    return HEADER + _lines("a property", (f"{key} = {_scalar(value)}" for key, value in content.items()))
+    return HEADER + _lines("a property", (f"{key} = {_scalar(value)}" for key, value in sorted(content.items())))
 
 
 def to_yaml(content: Any) -> str:
     """YAML as vLLM reads it: block style, keys in the order of the plan, no line folded."""
     plain = json.loads(json.dumps(content))  # drops the subclasses of str with which Ansible tags its data
-    return HEADER + yaml.safe_dump(
-        plain, sort_keys=False, default_flow_style=False, allow_unicode=True, width=1_000_000
-    )
+    return HEADER + yaml.safe_dump(plain, sort_keys=True, default_flow_style=False, allow_unicode=True, width=1_000_000)
 
 
 FORMATS: dict[str, Callable[[Any], str]] = {"yaml": to_yaml, "properties": properties, "text": str}

@@ -63,13 +63,26 @@ def test_engine_file_reads_back_as_it_was_meant() -> None:
     text = contents(files={"e.yaml": {"format": "yaml", "content": content}})["e.yaml"]
     assert text.startswith("# Managed by Ansible")
     assert yaml.safe_load(text) == content
-    assert list(yaml.safe_load(text)) == list(content)
+
+
+def test_another_order_in_the_inventory_is_no_change() -> None:
+    def made(names: list[str], engine: dict[str, Any]) -> dict[str, Any]:
+        files = {
+            "e.yaml": {"format": "yaml", "content": engine},
+            "m.conf": {"format": "properties", "content": dict.fromkeys(names, 1)},
+        }
+        prepend = {f"{name}_PATH": ["/b", "/a"] for name in names}
+        return folder(env=dict.fromkeys(names, "1"), prepend=prepend, files=files)
+
+    transfer = {"kv_port": 1, "kv_connector": "x"}
+    turned = dict(reversed(transfer.items()))
+    assert made(["A", "B"], {"model": "m", "kv": transfer}) == made(["B", "A"], {"kv": turned, "model": "m"})
 
 
 def test_properties() -> None:
     content = {"ock.mmc.local_service.dram.size": "10G", "ock.mmc.tls.enable": False, "n": 256}
     text = contents(files={"m.conf": {"format": "properties", "content": content}})["m.conf"]
-    assert text.splitlines()[1:] == ["ock.mmc.local_service.dram.size = 10G", "ock.mmc.tls.enable = false", "n = 256"]
+    assert text.splitlines()[1:] == ["n = 256", "ock.mmc.local_service.dram.size = 10G", "ock.mmc.tls.enable = false"]
 
 
 @pytest.mark.parametrize("name", ["PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH"])
