@@ -151,7 +151,7 @@ def offload_sizes(
                 dram_gib, recommended and recommended.dram_size_per_dp_GB, "dram_size_per_dp_GB", unknown
             ),
         }
-        # Pinned with dram: else upstream's gate compares dram with whatever HBM happens to be free (worker.py:627).
+        # Pinned with dram: else upstream's gate compares dram with whatever HBM happens to be free (worker.py).
         pinned = _auto(
             kv_cache_memory_bytes, recommended and recommended.kv_cache_memory_bytes, "kv-cache-memory-bytes", unknown
         )

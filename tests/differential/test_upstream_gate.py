@@ -13,6 +13,7 @@ import ast
 import math
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -54,9 +55,20 @@ def fetch(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def upstream(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], ast.Module]:
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fetch(tmp_path_factory.mktemp("sdist"))
+
+
+@pytest.fixture(scope="session")
+def paths(archive: Path) -> list[str]:
+    """All Python files of upstream."""
+    with tarfile.open(archive) as tar:
+        return [name.partition("/")[2] for name in tar.getnames() if name.endswith(".py")]
+
+
+@pytest.fixture(scope="session")
+def upstream(archive: Path) -> Callable[[str], ast.Module]:
     """Parsed source files of upstream by path."""
-    archive = fetch(tmp_path_factory.mktemp("sdist"))
 
     def parse(path: str) -> ast.Module:
         with tarfile.open(archive) as tar:
@@ -368,3 +380,27 @@ def test_layerwise_reuse_agrees(upstream: Callable[[str], ast.Module]) -> None:
         assert _sizing.layerwise_reuse_factor(layers, shared, independent) == theirs
         reused += layout.has_layer_reuse
     assert reused > CASES // 10
+
+
+def test_sources_of_rules_exist(upstream: Callable[[str], ast.Module], paths: list[str]) -> None:
+    """Files and names of vllm-ascend that rules cite are in the version that they are about."""
+    cited = {
+        (path, names)
+        for rule in rules.RULES.values()
+        for path, names in re.findall(r"([\w/]+\.py) ((?:\w+)(?:, \w+)*)", rule.source)
+    }
+    found = 0
+    for path, names in sorted(cited):
+        files = [one for one in paths if one.endswith(f"/{path}")]
+        defined = {name for one in files for name in definitions(upstream(one))}
+        if files:
+            assert set(names.split(", ")) <= defined, (path, names)
+            found += 1
+    assert found > 20
+
+
+def definitions(tree: ast.Module) -> set[str]:
+    """Names of all classes and functions of a file, and of what it sets on ``self``."""
+    kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    named = {node.name for node in ast.walk(tree) if isinstance(node, kinds)}
+    return named | {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}

@@ -154,7 +154,7 @@ def transfer_keys(ctx: Context, engine: Engine) -> Iterator[Problem]:
     ERROR,
     "SfaRemoteD2HConnector without memfabric",
     per="instance",
-    source="sfa_pd_rd2h/worker.py:82-95",
+    source="sfa_pd_rd2h/worker.py _resolve_kv_transfer_backend",
     versions=">=0.26",
 )
 def transfer_backend(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -170,7 +170,7 @@ def transfer_backend(ctx: Context, engine: Engine) -> Iterator[Problem]:
     ERROR,
     "kv_role does not fit the role",
     per="instance",
-    source="sfa_pd_rd2h/connector.py:79-86; vLLM KVTransferConfig",
+    source="sfa_pd_rd2h/connector.py SfaRemoteD2HConnector; vLLM KVTransferConfig",
 )
 def roles(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """Prefill produces, decode consumes; connectors inside a MultiConnector need their own kv_role."""
@@ -191,13 +191,14 @@ def roles(ctx: Context, engine: Engine) -> Iterator[Problem]:
     ERROR,
     "tensor parallel sizes of prefill and decode do not match",
     per="cluster",
-    source="sfa_pd_rd2h/worker.py:549-569; mooncake_connector.py:2060; ascend_config.py, pd_tp_ratio",
+    source="sfa_pd_rd2h/worker.py _map_prefill_rank_to_decode_rank; "
+    "mooncake_connector.py MooncakeConnectorWorker; ascend_config.py, pd_tp_ratio",
 )
 def tensor_ratio(ctx: Context) -> Iterator[Problem]:
     """Each decode rank reads from P_tp / D_tp prefill ranks: prefill's size must be the same or a multiple.
 
     SfaRemoteD2H finds out at the first request, Mooncake at start. With Mooncake a model with multi-head latent
-    attention (DeepSeek) needs no multiple, prefill must only not be the smaller one.
+    attention (DeepSeek) needs no multiple: there prefill's size must only not be the smaller one.
     """
     for prefill in (one for one in ctx.heads if one.role == "prefill"):
         for decode in (one for one in ctx.heads if one.role == "decode"):
@@ -221,7 +222,7 @@ def tensor_ratio(ctx: Context) -> Iterator[Problem]:
     ERROR,
     "sizes in the connector differ from the real ones",
     per="instance",
-    source="vllm-ascend #8345, #10652; mooncake_connector.py:2077-2097",
+    source="vllm-ascend #8345, #10652; mooncake_connector.py _get_prefill_decode_size",
 )
 def sizes_true(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """Mooncake connectors are told the sizes of both sides; wrong ones end in 'conflicting' errors or wrong ports."""
@@ -248,7 +249,7 @@ def sizes_true(ctx: Context, engine: Engine) -> Iterator[Problem]:
     ERROR,
     "the KV pool's backend is not stated",
     per="instance",
-    source="ascend_store/pool_scheduler.py:169-174",
+    source="ascend_store/pool_scheduler.py KVPoolScheduler",
 )
 def backend_explicit(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """backend left out means mooncake, in silence: wrong with use_layerwise, else only a warning.
@@ -287,7 +288,7 @@ def backend_explicit(ctx: Context, engine: Engine) -> Iterator[Problem]:
     ERROR,
     "layerwise buffers are set wrong",
     per="instance",
-    source="ascend_store/layerwise_cache_layout.py:114-156",
+    source="ascend_store/layerwise_cache_layout.py build_layerwise_cache_layout",
 )
 def layerwise_buffers(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """layerwise_num_shared_buffers left out means one per layer, so no HBM is saved (a warning); below 1 or no number
@@ -397,7 +398,8 @@ def prefill_drafts(ctx: Context, engine: Engine) -> Iterator[Problem]:
     ERROR,
     "pipeline or context parallelism that the connector does not take",
     per="instance",
-    source="mooncake_connector.py:2096; mooncake_layerwise_connector.py:862-866; vllm-ascend #4244",
+    source="mooncake_connector.py _get_prefill_decode_size; "
+    "mooncake_layerwise_connector.py MooncakeLayerwiseConnectorScheduler; vllm-ascend #4244",
 )
 def parallelism(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """Mooncake: decode has no pipeline parallelism, and PP and PCP are not both above 1. Layerwise: decode's PCP is 1.
@@ -419,7 +421,11 @@ def parallelism(ctx: Context, engine: Engine) -> Iterator[Problem]:
 
 
 @rule(
-    "PD-CONN-013", ERROR, "context parallel sizes do not fit", per="instance", source="vllm-ascend platform.py:730-751"
+    "PD-CONN-013",
+    ERROR,
+    "context parallel sizes do not fit",
+    per="instance",
+    source="vllm-ascend platform.py check_and_update_config",
 )
 def context_parallel(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """With KV transfer cp-kv-cache-interleave-size must be the block size; TP must be a multiple of DCP.
@@ -452,7 +458,13 @@ def context_parallel(ctx: Context, engine: Engine) -> Iterator[Problem]:
         )
 
 
-@rule("PD-CONN-014", ERROR, "engines share an engine_id", per="cluster", source="mooncake_connector.py:1366; guide 2")
+@rule(
+    "PD-CONN-014",
+    ERROR,
+    "engines share an engine_id",
+    per="cluster",
+    source="mooncake_connector.py _get_remote_metadata; guide 2",
+)
 def engine_ids(ctx: Context) -> Iterator[Problem]:
     """engine_id must differ between all engines ("Conflict engine id"). Left out, vLLM draws one, which is best."""
     seen: dict[str, Engine] = {}
@@ -473,7 +485,7 @@ def engine_ids(ctx: Context) -> Iterator[Problem]:
     ERROR,
     "decode has no kv_port",
     per="instance",
-    source="sfa_pd_rd2h/scheduler.py:240-256; vLLM default 14579",
+    source="sfa_pd_rd2h/scheduler.py SFAPDRD2HScheduler; vLLM default 14579",
 )
 def kv_port(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """Prefill finds decode's ranks at kv_port and above. Without one vLLM takes 14579 for every engine of the host."""
@@ -520,7 +532,7 @@ def mappings(ctx: Context, engine: Engine) -> Iterator[Problem]:
     ERROR,
     "the KV pool meets different tensor parallel sizes",
     per="cluster",
-    source="ascend_store/config_data.py infer_tp_mismatch_info, pool_worker.py:224-242",
+    source="ascend_store/config_data.py infer_tp_mismatch_info; pool_worker.py _init_key_head_config",
 )
 def pool_tensor_sizes(ctx: Context) -> Iterator[Problem]:
     """A layerwise KV pool that is told of another size (prefill_tp_size, decode_tp_size) refuses to start.
@@ -595,7 +607,8 @@ def same_connector(ctx: Context) -> Iterator[Problem]:
     ERROR,
     "sizes do not go into 16 bits of ports",
     per="instance",
-    source="mooncake_connector.py:2041-2050; mooncake_layerwise_connector.py:870",
+    source="mooncake_connector.py MooncakeConnectorWorker; "
+    "mooncake_layerwise_connector.py MooncakeLayerwiseConnectorWorker",
 )
 def kv_port_span(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """Ranks listen on kv_port + rank: DP x TP x PP x PCP ports in all, which must end below 65536."""
@@ -611,7 +624,7 @@ def kv_port_span(ctx: Context, engine: Engine) -> Iterator[Problem]:
     ERROR,
     "TLS of the connector lacks its files",
     per="instance",
-    source="mooncake_layerwise_connector.py:881-893",
+    source="mooncake_layerwise_connector.py MooncakeLayerwiseConnectorScheduler",
 )
 def connector_tls(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """With tls_config.ssl_enable the layerwise connector needs a key and a certificate; paths are those in the

@@ -96,7 +96,7 @@ def engine_version(ctx: Context, host: str) -> Iterator[Problem]:
     ERROR,
     "the CPU lacks what the offload code is built for",
     per="host",
-    source="sparse_kv_offload_manager.py:373-409",
+    source="sparse_kv_offload_manager.py _build_cpp",
 )
 def cpu_features(ctx: Context, host: str) -> Iterator[Problem]:
     """Decode with sparse KV offload compiles code for SVE and bf16 at every start and would die with SIGILL without.
@@ -155,9 +155,7 @@ def mount_sources(ctx: Context, host: str) -> Iterator[Problem]:
 
 @rule("PD-HOST-010", INFO, "limits of the host are low", per="host", source="LMCache-Ascend #5")
 def limits(ctx: Context, host: str) -> Iterator[Problem]:
-    """Privileged containers inherit nothing of this, but tools run by hand do: locked memory unlimited, many open
-    files.
-    """
+    """Our containers have limits of their own; tools that are run by hand have the host's: few open files."""
     files = (ctx.fact(host, "host.ulimits").get("nofile") or {}).get("hard")
     if files is not None and 0 <= files < 65536:
         yield Problem(f"at most {files} open files", "65536 or more", "raise nofile in /etc/security/limits.conf")

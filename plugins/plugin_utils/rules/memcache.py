@@ -372,7 +372,7 @@ def lazy_init(ctx: Context, host: str) -> Iterator[Problem]:
     WARNING,
     "MemCache's pool does not hold one request",
     per="instance",
-    source="kv_pool.md:510; pool_worker.py:201-211",
+    source="kv_pool.md:510; pool_worker.py _init_key_head_config",
 )
 def pool_holds_request(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """The pool of all ranks should hold at least one prompt of max-model-len: layers x (KV + indexer) bytes per

@@ -45,7 +45,7 @@ def gib(value: float) -> str:
     ERROR,
     "the host's memory does not hold its services",
     per="host",
-    source="sparse_kv_offload_manager.py:358-371; kv_pool.md:510",
+    source="sparse_kv_offload_manager.py SparseKVOffloadManager; kv_pool.md:510",
 )
 def host_memory(ctx: Context, host: str) -> Iterator[Problem]:
     """dram_size_per_dp_GB is allocated in full for each data-parallel rank, and MemCache's dram.size for each chip.

@@ -113,7 +113,13 @@ def outside_mooncake_band(ctx: Context, host: str) -> Iterator[Problem]:
             )
 
 
-@rule("PD-PORT-003", ERROR, "a port is out of range", per="host", source="vllm-ascend sfa_pd_rd2h/scheduler.py:240-256")
+@rule(
+    "PD-PORT-003",
+    ERROR,
+    "a port is out of range",
+    per="host",
+    source="vllm-ascend sfa_pd_rd2h/scheduler.py SFAPDRD2HScheduler",
+)
 def within_range(ctx: Context, host: str) -> Iterator[Problem]:
     """Ports go up to 65535, and KV transfer needs kv_port + data parallel size x tensor parallel size of them.
 

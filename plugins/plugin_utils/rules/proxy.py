@@ -38,7 +38,7 @@ def backends(ctx: Context, role: str) -> list[tuple[str, int]]:
     ERROR,
     "the proxy's address is a wildcard",
     per="cluster",
-    source=f"{SCRIPT}_layerwise_server_example.py:305",
+    source=f"{SCRIPT}_layerwise_server_example.py parse_args",
 )
 def not_wildcard(ctx: Context) -> Iterator[Problem]:
     """Decode calls back http://HOST:PORT/v1/metaserver with the address that the proxy was given.
@@ -59,7 +59,7 @@ def not_wildcard(ctx: Context) -> Iterator[Problem]:
     ERROR,
     "the proxy's address is loopback, decode is elsewhere",
     per="cluster",
-    source="sfa_pd_rd2h/scheduler.py:395-490",
+    source="sfa_pd_rd2h/scheduler.py _access_metaserver",
 )
 def not_loopback(ctx: Context) -> Iterator[Problem]:
     """localhost is the proxy's default and is not refused: decode then retries its callback for ever, and clients
@@ -88,7 +88,7 @@ def not_loopback(ctx: Context) -> Iterator[Problem]:
     ERROR,
     "the proxy's backends are not the engines",
     per="cluster",
-    source=f"{SCRIPT}_layerwise_server_example.py:287-313",
+    source=f"{SCRIPT}_layerwise_server_example.py parse_args",
 )
 def backends_true(ctx: Context) -> Iterator[Problem]:
     """Every engine that serves HTTP is a backend, and nothing else: no headless follower, every external rank."""
@@ -144,7 +144,7 @@ def own_address(ctx: Context) -> Iterator[Problem]:
     ERROR,
     "decode's health is asked with a completion",
     per="cluster",
-    source="attention/sfa_kv_offload.py; sparse_kv_offload_manager.py:785",
+    source="attention/sfa_kv_offload.py; sparse_kv_offload_manager.py offload_new_kv",
 )
 def health_by_get(ctx: Context) -> Iterator[Problem]:
     """A completion sent straight to decode makes it prefill, which raises in the worker and ends it. Ask GET

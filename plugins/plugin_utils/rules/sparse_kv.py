@@ -42,7 +42,7 @@ def topk_buffer(engine: Engine) -> int:
     ERROR,
     "topk_buffer_size is below index_topk",
     per="instance",
-    source=f"{CONFIG}:997-999",
+    source=f"{CONFIG}",
     versions=">=0.26",
 )
 def buffer_holds_topk(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -63,7 +63,7 @@ def buffer_holds_topk(ctx: Context, engine: Engine) -> Iterator[Problem]:
     ERROR,
     "topk_buffer_size is no multiple of the block size",
     per="instance",
-    source="sparse_kv_offload_manager.py:498-502",
+    source="sparse_kv_offload_manager.py register_kv_caches",
     versions=">=0.26",
 )
 def buffer_whole_blocks(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -96,7 +96,12 @@ def buffer_usual(ctx: Context, engine: Engine) -> Iterator[Problem]:
 
 
 @rule(
-    "PD-SPARSE-004", ERROR, "block-size is not 128", per="instance", source="attention/sfa_v1.py:158", versions=">=0.26"
+    "PD-SPARSE-004",
+    ERROR,
+    "block-size is not 128",
+    per="instance",
+    source="attention/sfa_v1.py get_supported_kernel_block_sizes",
+    versions=">=0.26",
 )
 def block_size(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """The sparse attention kernel knows blocks of 128 tokens only."""
@@ -109,7 +114,7 @@ def block_size(ctx: Context, engine: Engine) -> Iterator[Problem]:
     ERROR,
     "the model has no sparse attention that can be offloaded",
     per="instance",
-    source=f"{CONFIG}:970-972",
+    source=f"{CONFIG}",
     versions=">=0.26",
 )
 def model_is_sparse(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -130,7 +135,7 @@ def model_is_sparse(ctx: Context, engine: Engine) -> Iterator[Problem]:
     ERROR,
     "offload with context or pipeline parallelism",
     per="instance",
-    source=f"{CONFIG}:975-977",
+    source=f"{CONFIG}",
     versions=">=0.26",
 )
 def no_context_parallel(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -144,7 +149,7 @@ def no_context_parallel(ctx: Context, engine: Engine) -> Iterator[Problem]:
     ERROR,
     "offload on an engine that is no KV consumer",
     per="instance",
-    source=f"{CONFIG}:987; sfa_pd_rd2h/connector.py:79-86",
+    source=f"{CONFIG}; sfa_pd_rd2h/connector.py SfaRemoteD2HConnector",
     versions=">=0.26",
 )
 def only_on_consumers(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -165,9 +170,7 @@ def only_on_consumers(ctx: Context, engine: Engine) -> Iterator[Problem]:
         )
 
 
-@rule(
-    "PD-SPARSE-008", ERROR, "decode runs the V2 model runner", per="engine", source=f"{CONFIG}:993", versions=">=0.26"
-)
+@rule("PD-SPARSE-008", ERROR, "decode runs the V2 model runner", per="engine", source=f"{CONFIG}", versions=">=0.26")
 def v1_runner(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """Offload does not work with vLLM's V2 model runner; VLLM_USE_V2_MODEL_RUNNER=0 keeps it off."""
     if not engine.offloads:
@@ -184,7 +187,7 @@ def v1_runner(ctx: Context, engine: Engine) -> Iterator[Problem]:
     ERROR,
     "an option that offload refuses is on",
     per="instance",
-    source="ascend_config.py:298-304; attention/sfa_kv_offload.py",
+    source="ascend_config.py _validate_sparse_c8_kv_offload_compatibility; attention/sfa_kv_offload.py",
     versions=">=0.26",
 )
 def refused_options(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -241,7 +244,7 @@ def pool_holds_workload(ctx: Context, engine: Engine) -> Iterator[Problem]:
     ERROR,
     "the start-up gate will refuse dram_size_per_dp_GB",
     per="instance",
-    source="worker/worker.py:627-659; PR #14921",
+    source="worker/worker.py update_available_memory_for_sparse_kv_offload; PR #14921",
     versions=">=0.26",
 )
 def start_up_gate(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -280,7 +283,7 @@ def start_up_gate(ctx: Context, engine: Engine) -> Iterator[Problem]:
     WARNING,
     "the host pool is far larger than its requests need",
     per="instance",
-    source="sparse_kv_offload_manager.py:358-371",
+    source="sparse_kv_offload_manager.py SparseKVOffloadManager",
     versions=">=0.26",
 )
 def pool_not_wasted(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -362,7 +365,7 @@ def no_device_copy(ctx: Context, engine: Engine) -> Iterator[Problem]:
     ERROR,
     "a data-parallel group with offload spans hosts",
     per="instance",
-    source="sparse_kv_offload_manager.py:540-566",
+    source="sparse_kv_offload_manager.py register_kv_caches",
     versions=">=0.26",
 )
 def group_on_one_host(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -418,7 +421,7 @@ def recompute_with_offload(ctx: Context, engine: Engine) -> Iterator[Problem]:
     WARNING,
     "a step may hold fewer tokens than decode wants",
     per="instance",
-    source="sparse_kv_offload_manager.py:66-97, :873",
+    source="sparse_kv_offload_manager.py allocate_kv_offload_topk_buffer_pair, onload_topk_kv",
     versions=">=0.26",
 )
 def rows_cover_batch(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -491,7 +494,7 @@ def li_c8_equal(ctx: Context) -> Iterator[Problem]:
     WARNING,
     "decode's image was not built here",
     per="instance",
-    source="sparse_kv_offload_manager.py:373-409; Dockerfile.a3.openEuler; memfabric_hybrid wheels",
+    source="sparse_kv_offload_manager.py _build_cpp; Dockerfile.a3.openEuler; memfabric_hybrid wheels",
     versions=">=0.26",
 )
 def image_checked(ctx: Context, engine: Engine) -> Iterator[Problem]:

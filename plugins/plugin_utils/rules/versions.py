@@ -34,7 +34,7 @@ DRIVER_CANN_9 = "25.0"
     ERROR,
     "this version has no prefill context parallelism",
     per="instance",
-    source="vllm-ascend platform.py:337-344",
+    source="vllm-ascend platform.py _validate_parallel_config",
 )
 def context_parallel_version(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """prefill_context_parallel_size above 1 works in 0.13 to 0.24; later versions refuse it without the V2 runner.
@@ -164,7 +164,7 @@ def pair(ctx: Context) -> Iterator[Problem]:
     ERROR,
     "prefill context parallelism with data parallelism",
     per="instance",
-    source="vllm-ascend 0.22.1 platform.py:349",
+    source="vllm-ascend 0.22.1 platform.py check_and_update_config",
     versions="<0.25",
 )
 def context_and_data(ctx: Context, engine: Engine) -> Iterator[Problem]:
