@@ -448,13 +448,17 @@ def context_parallel(ctx: Context, engine: Engine) -> Iterator[Problem]:
     config = ctx.model_config(engine.host)
     if config.get("index_topk") and engine.dcp != engine.tp:
         yield Problem(
-            f"sparse attention with DCP {engine.dcp}, TP {engine.tp}", f"{engine.tp}", "set DCP to TP, or to 1"
+            f"sparse attention with DCP {engine.dcp}, TP {engine.tp}",
+            f"{engine.tp}",
+            f"set decode_context_parallel_size in {engine.role}_parallel, or 1",
         )
     heads = int(config.get("num_key_value_heads") or 0)
     if heads and not config.get("kv_lora_rank") and engine.dcp > max(1, engine.tp // heads):
         most = max(1, engine.tp // heads)
         yield Problem(
-            f"DCP {engine.dcp} with {heads} key-value heads and TP {engine.tp}", f"{most} or less", "lower DCP"
+            f"DCP {engine.dcp} with {heads} key-value heads and TP {engine.tp}",
+            f"{most} or less",
+            f"lower decode_context_parallel_size in {engine.role}_parallel",
         )
 
 
@@ -551,7 +555,7 @@ def pool_tensor_sizes(ctx: Context) -> Iterator[Problem]:
         yield Problem(
             "; ".join(f"TP {tp}: {', '.join(names)}" for tp, names in sorted(sizes.items())),
             "one size",
-            "set the parallel sizes",
+            "set tensor_parallel_size in prefill_parallel and decode_parallel",
             severity=None if told else WARNING,
         )
 

@@ -11,7 +11,7 @@ from ...module_utils._sizing_gate import GIB
 from ..containers import CANN_SCRIPTS, MEMCACHE_SCRIPT, MEMFABRIC_SCRIPT
 from ..findings import ERROR, INFO, WARNING
 from .context import Context, Engine, covers, targets
-from .registry import Problem, rule
+from .registry import REPORT, Problem, rule
 
 PATH_LIKE = ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH")
 DRIVER = "/usr/local/Ascend/driver"
@@ -182,7 +182,7 @@ def host_network(ctx: Context, engine: Engine) -> Iterator[Problem]:
     network.
     """
     if engine.container.get("network_mode") != "host":
-        yield Problem(f"network_mode {engine.container.get('network_mode')}", "host", "report it")
+        yield Problem(f"network_mode {engine.container.get('network_mode')}", "host", REPORT)
 
 
 @rule(
@@ -197,7 +197,7 @@ def shm_size(ctx: Context, engine: Engine) -> Iterator[Problem]:
     which should hold 1 GiB at least. MemCache's host_shm wants far more (another rule).
     """
     if engine.container.get("ipc_mode") != "host":
-        yield Problem(f"ipc_mode {engine.container.get('ipc_mode') or 'private'}", "host", "report it")
+        yield Problem(f"ipc_mode {engine.container.get('ipc_mode') or 'private'}", "host", REPORT)
         return
     size = int(ctx.fact(engine.host, "host.shm.total_bytes"))
     if size < MIN_SHM_BYTES:
@@ -228,7 +228,7 @@ def unusual(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """HCCL_BUFFSIZE is MiB per communicator, twice, on every chip: 400 and 768 are usual, thousands eat the HBM."""
     value: Any = engine.env.get("HCCL_BUFFSIZE")
     if value is not None and str(value).isdigit() and int(value) > 2048:
-        yield Problem(f"HCCL_BUFFSIZE {value} MiB", "200 to 2048", "lower it")
+        yield Problem(f"HCCL_BUFFSIZE {value} MiB", "200 to 2048", f"lower it in {engine.role}_env")
 
 
 #: What is sourced -> words of which one is in its path, and where it lies in an image that is built here.

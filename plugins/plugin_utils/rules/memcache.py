@@ -13,7 +13,7 @@ from ...module_utils._sizing_gate import GIB
 from ..findings import ERROR, INFO, WARNING
 from .context import UNKNOWN, Context, Engine, Missing, known, numbers, parse_size
 from .keys import unknown_keys
-from .registry import Problem, rule
+from .registry import REPORT, Problem, rule
 
 META_FILE, LOCAL_FILE = "mmc-meta.conf", "mmc-local.conf"
 PROTOCOLS = (
@@ -170,7 +170,7 @@ def not_loopback(ctx: Context) -> Iterator[Problem]:
             loopback = name == "localhost"
         if loopback and remote:
             yield Problem(
-                f"{key} {conf.get(key)}, clients on {', '.join(remote)}", f"the address of {host}", "set it", host
+                f"{key} {conf.get(key)}, clients on {', '.join(remote)}", f"the address of {host}", REPORT, host
             )
 
 
@@ -236,7 +236,7 @@ def shared_memory(ctx: Context, host: str) -> Iterator[Problem]:
     ]
     for engine in users:
         if engine.container.get("ipc_mode") != "host":
-            yield Problem(f"ipc_mode {engine.container.get('ipc_mode')} of {engine.name}", "host", "report it")
+            yield Problem(f"ipc_mode {engine.container.get('ipc_mode')} of {engine.name}", "host", REPORT)
     shares = [(len(engine.devices), ctx.memcache_gib(engine) or 0) for engine in users]
     need = sum(ranks * size for ranks, size in shares) * GIB
     if not need or ctx.own_running(host):
@@ -307,7 +307,7 @@ def keys(ctx: Context) -> Iterator[Problem]:
                 yield Problem(
                     f"{name}: {key}",
                     near or "a key of MemCache",
-                    "report it: the plan writes this file",
+                    REPORT,
                     str(service["host"]),
                 )
 
@@ -408,7 +408,7 @@ def thresholds(ctx: Context) -> Iterator[Problem]:
     high = int(found[1].get("ock.mmc.evict_threshold_high") or 90)
     low = int(found[1].get("ock.mmc.evict_threshold_low") or 80)
     if not 0 <= low < high <= 99:
-        yield Problem(f"low {low}, high {high}", "low < high, 1 to 99", "mend both", found[0])
+        yield Problem(f"low {low}, high {high}", "low < high, 1 to 99", REPORT, found[0])
 
 
 @rule(
@@ -432,6 +432,6 @@ def roce_hugepages(ctx: Context, host: str) -> Iterator[Problem]:
     if (pages.get("total") or 0) * size < need:
         yield Problem(
             f"{pages.get('total')} pages of {size >> 20} MiB",
-            f"{-(-need // size) if size else '?'}",
-            "sysctl vm.nr_hugepages",
+            f"{-(-need // size)} of them" if size else "huge pages of a known size",
+            f"sysctl vm.nr_hugepages={-(-need // size)}" if size else "look at Hugepagesize in /proc/meminfo",
         )

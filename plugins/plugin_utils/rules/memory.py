@@ -10,7 +10,7 @@ from ...module_utils._sizing_gate import GIB
 from ...module_utils._sizing_input import HOST_RESERVE_BYTES
 from ..findings import ERROR, INFO, WARNING
 from .context import Context, Engine, Missing
-from .registry import Problem, rule
+from .registry import REPORT, Problem, rule
 
 #: Above this share of HBM, reports of running out of memory pile up once KV moves between hosts.
 UTILISATION_WITH_TRANSFER = 0.95
@@ -138,9 +138,7 @@ def memlock(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """Pinned host memory counts against memlock: registering the pool fails at Docker's default of 64 KiB."""
     limits = [str(one).replace(" ", "") for one in engine.container.get("ulimits") or []]
     if not any(one.startswith(("memlock:-1", "memlock=-1")) for one in limits):
-        yield Problem(
-            f"ulimits of {engine.service.get('name')}: {', '.join(limits) or 'none'}", "memlock:-1", "report it"
-        )
+        yield Problem(f"ulimits of {engine.service.get('name')}: {', '.join(limits) or 'none'}", "memlock:-1", REPORT)
 
 
 @rule(

@@ -337,7 +337,7 @@ def chips_disjoint(ctx: Context, host: str) -> Iterator[Problem]:
             yield Problem(
                 f"{engine.name} and {seen[shared[0]]} both use chips {format_ranges(shared)}",
                 "disjoint chips",
-                "set devices",
+                f"set devices in {engine.role}_instances",
             )
         seen.update(dict.fromkeys(engine.devices, engine.name))
 

@@ -10,7 +10,7 @@ from typing import Any
 from .. import connectors
 from ..findings import ERROR, WARNING
 from .context import Context, Engine, covers, is_own, known, targets
-from .registry import Problem, rule
+from .registry import REPORT, Problem, rule
 
 #: MemFabric picks its control ports upwards from here (MF_CONFIG_STORE_PORT_START of memfabric_hybrid 1.2).
 MEMFABRIC_FIRST = 9000
@@ -383,7 +383,7 @@ def has_ports(ctx: Context, engine: Engine) -> Iterator[Problem]:
     if engine.data.get("serves_http", True):
         port = int(known(engine.args.get("port"), f"HTTP port of {engine.name}"))
         if not listed(port, port):
-            yield Problem(f"HTTP port {port} of {engine.name} is not in the port table", "listed", "report it")
+            yield Problem(f"HTTP port {port} of {engine.name} is not in the port table", "listed", REPORT)
     if engine.transfer and connectors.needs_kv_ports(engine.transfer, engine.role):
         bases = [int(part["kv_port"]) for part in engine.parts if part.get("kv_port") is not None]
         if not bases:
@@ -392,4 +392,4 @@ def has_ports(ctx: Context, engine: Engine) -> Iterator[Problem]:
             transfer = [port for port in owned if str(port["purpose"]).startswith(KV_PURPOSE)]
             # an external rank starts at base + rank x tensor parallel size, so at or above the base
             if not any(int(port["last"]) >= base for port in transfer):
-                yield Problem(f"kv_port {base} of {engine.name} is not in the port table", "listed", "report it")
+                yield Problem(f"kv_port {base} of {engine.name} is not in the port table", "listed", REPORT)

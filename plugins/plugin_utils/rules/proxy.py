@@ -13,7 +13,7 @@ from ..findings import ERROR, INFO, WARNING
 from ..profiles import LAYERWISE
 from .context import Context, known
 from .nic import own_addresses
-from .registry import Problem, rule
+from .registry import REPORT, Problem, rule
 
 COMPLETION_PATHS = ("/v1/completions", "/v1/chat/completions", "/generate", "/inference")
 SCRIPT = "examples/disaggregated_prefill_v1/load_balance_proxy"
@@ -101,7 +101,7 @@ def backends_true(ctx: Context) -> Iterator[Problem]:
         if listed != right:
             shown = ", ".join(f"{host}:{port}" for host, port in listed) or "none"
             yield Problem(
-                f"{role}: {shown}", ", ".join(f"{host}:{port}" for host, port in right), "report it", proxy["host"]
+                f"{role}: {shown}", ", ".join(f"{host}:{port}" for host, port in right), REPORT, proxy["host"]
             )
 
 
@@ -115,7 +115,7 @@ def flavour(ctx: Context) -> Iterator[Problem]:
     right = connectors.proxy_flavour(decode[0].transfer)
     if proxy.get("flavour") != right:
         yield Problem(
-            f"{proxy.get('flavour')} proxy for {', '.join(decode[0].connectors)}", right, "report it", proxy["host"]
+            f"{proxy.get('flavour')} proxy for {', '.join(decode[0].connectors)}", right, REPORT, proxy["host"]
         )
 
 
@@ -155,11 +155,11 @@ def health_by_get(ctx: Context) -> Iterator[Problem]:
     for service in ctx.services:
         url = str((service.get("ready") or {}).get("url") or "")
         if service["name"] in risky and any(url.endswith(path) for path in COMPLETION_PATHS):
-            yield Problem(f"ready check of {service['name']}: {url}", "/health", "report it", str(service["host"]))
+            yield Problem(f"ready check of {service['name']}: {url}", "/health", REPORT, str(service["host"]))
     verify = str((ctx.plan.get("verify") or {}).get("url") or "")
     hosts = {ctx.address(engine.host) for engine in ctx.of("decode") if engine.offloads}
     if any(f"//{host}:{port}" in verify for host in hosts for port in ports):
-        yield Problem(f"verification asks {verify}", "the proxy", "report it")
+        yield Problem(f"verification asks {verify}", "the proxy", REPORT)
 
 
 @rule(
@@ -177,7 +177,7 @@ def verification(ctx: Context) -> Iterator[Problem]:
     if proxy_of(ctx) is None:
         return
     if len(verify.get("requests") or []) < 2:
-        yield Problem(f"{len(verify.get('requests') or [])} requests", "two or more", "report it")
+        yield Problem(f"{len(verify.get('requests') or [])} requests", "two or more", REPORT)
     if not verify.get("timeout_s"):
         yield Problem("no time limit", "a time limit", "set pd_verify_timeout_s")
 
@@ -192,7 +192,10 @@ def open_door(ctx: Context) -> Iterator[Problem]:
     proxy = proxy_of(ctx)
     if proxy is not None:
         yield Problem(
-            f"port {proxy.get('port')} of {proxy['host']} is open to all", "a closed network", "fence it", proxy["host"]
+            f"port {proxy.get('port')} of {proxy['host']} is open to all",
+            "a closed network",
+            "close that network, or put a gateway in front",
+            proxy["host"],
         )
 
 

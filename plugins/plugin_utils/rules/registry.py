@@ -20,6 +20,9 @@ from .context import Context, Missing
 
 DOC = "docs/rules.md"
 
+#: What to do where the plan itself is wrong, whatever the user wrote.
+REPORT = "report it: the plan made this, not you"
+
 #: The unit that a rule is asked about: once, or once for each host, instance, engine, or container of engines.
 SCOPES = ("cluster", "host", "instance", "service", "engine")
 

@@ -211,7 +211,7 @@ def offload_keys(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """A misspelt key is ignored in silence: dram_size_per_dp_gb leaves the default of 128 in force."""
     later = LATER_OFFLOAD_KEYS if not ctx.version_in("<0.26.1") else ()
     for key, near in unknown_keys(engine.offload, (*OFFLOAD_KEYS, *later)):
-        yield Problem(key, near or "one of " + ", ".join(OFFLOAD_KEYS), "mend the key")
+        yield Problem(key, near or "one of " + ", ".join(OFFLOAD_KEYS), f"mend the key in {engine.role}_vllm_args")
 
 
 @rule(
@@ -357,7 +357,7 @@ def no_local_recompute(ctx: Context, engine: Engine) -> Iterator[Problem]:
 def no_device_copy(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """keep_device_kv_cache keeps all KV in HBM as well: no longer sequence and no larger batch than without offload."""
     if engine.offloads and engine.offload.get("keep_device_kv_cache"):
-        yield Problem("keep_device_kv_cache: true", "false", "remove it")
+        yield Problem("keep_device_kv_cache: true", "false", f"remove it from {engine.role}_vllm_args")
 
 
 @rule(
@@ -413,7 +413,11 @@ def recompute_with_offload(ctx: Context, engine: Engine) -> Iterator[Problem]:
     pair.
     """
     if engine.offloads and engine.scheduler_option("recompute_scheduler_enable"):
-        yield Problem("recompute_scheduler_enable: true", "a pool that never preempts", "remove it; size with auto")
+        yield Problem(
+            "recompute_scheduler_enable: true",
+            "a pool that never preempts",
+            f"remove it from {engine.role}_vllm_args; pd_dram_size_per_dp_gb: auto",
+        )
 
 
 @rule(
@@ -453,7 +457,11 @@ def gather(ctx: Context, engine: Engine) -> Iterator[Problem]:
     if str(engine.env.get("VLLM_ASCEND_ENABLE_CPU_GATHER_H2D", "0")) != "1":
         return
     if not engine.offloads:
-        yield Problem(f"gather on {engine.role} without offload", "decode with offload only", "remove the variables")
+        yield Problem(
+            f"gather on {engine.role} without offload",
+            "decode with offload only",
+            f"remove the variables from {engine.role}_env",
+        )
         return
     if engine.graph_mode.upper() != "NONE":
         yield Problem(
