@@ -128,8 +128,8 @@ def test_a_hung_hccn_tool_is_never_a_pass() -> None:
     # What the other chips show still counts.
     facts["p1"]["hccn"]["chips"][0]["tls"] = True
     facts["d1"]["hccn"]["chips"][0]["link"] = "DOWN"
-    told = {finding.rule: (finding.severity, finding.host) for finding in rules.judge(plan, facts).findings}
-    assert (told["PD-NPU-007"], told["PD-NPU-008"]) == ((WARNING, "d1"), (ERROR, ""))
+    places = {finding.rule: (finding.severity, finding.host) for finding in rules.judge(plan, facts).findings}
+    assert (places["PD-NPU-007"], places["PD-NPU-008"]) == ((WARNING, "d1"), (ERROR, ""))
 
 
 def test_engines_without_chips_are_not_told_what_chips_need() -> None:
