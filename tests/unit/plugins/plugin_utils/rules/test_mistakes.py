@@ -1,0 +1,58 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""From an inventory with a mistake to the finding: planner and rules together, on hosts that have no fault."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import rules
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.planner import plan as make_plan
+from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.clusters import (
+    CLUSTERS,
+    host_facts,
+)
+
+MISTAKES = yaml.safe_load((Path(__file__).parents[3] / "data/mistakes.yml").read_text())
+
+
+def judged(mistake: dict[str, Any]) -> rules.Verdict:
+    groups, variables = CLUSTERS[mistake.get("cluster", "sparse")]
+    hosts = list(dict.fromkeys(host for members in groups.values() for host in members))
+    per_host = variables.get("per_host", {})
+    shared = {**{key: value for key, value in variables.items() if key != "per_host"}, **mistake.get("all", {})}
+    inventory = {host: {**shared, **per_host.get(host, {}), **mistake.get(host, {})} for host in hosts}
+    facts = None
+    if mistake.get("contact", True):
+        facts = {host: host_facts(host, hosts, shared["pd_model_path"]) for host in hosts}
+    return rules.judge(json.loads(json.dumps(make_plan(inventory, groups, facts))), facts)
+
+
+def ids(mistake: dict[str, Any]) -> str:
+    own = {key: mistake[key] for key in ("all", "p1", "d1") if key in mistake}
+    return f"{mistake['rule']}: {json.dumps(own)[:80]}"
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=ids)
+def test_mistake_is_told(mistake: dict[str, Any]) -> None:
+    findings = judged(mistake).findings
+    assert [one.found for one in findings if "the rule itself failed" in one.found] == []
+    told = [one for one in findings if one.rule == mistake["rule"]]
+    assert any(
+        one.severity == mistake.get("severity", "error")
+        and one.host == mistake.get("host", one.host)
+        and mistake.get("says", "") in f"{one.found} {one.right} {one.mend}"
+        for one in told
+    ), told
+
+
+def test_without_the_mistake_nothing_is_told() -> None:
+    """Of what the mistakes are told by, nothing stands on the same clusters as they are."""
+    noise = {"PD-CONN-011", "PD-MEM-002", "PD-MEM-003"}  # guide 2's own values, and an instance on half a host
+    for kind in {mistake.get("cluster", "sparse") for mistake in MISTAKES}:
+        told = {one.rule for one in judged({"cluster": kind}).findings if one.severity in ("error", "warning")}
+        assert told & {mistake["rule"] for mistake in MISTAKES} <= noise
