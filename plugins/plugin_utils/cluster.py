@@ -24,7 +24,8 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.topology im
 
 _CHIPS = {"A3": 16, "A2": 8}
 
-ENTRY_KEYS = ("name", "devices", "parallel", "vllm_args", "env")
+ENTRY_PORTS = ("port", "kv_port", "data_parallel_rpc_port")
+ENTRY_KEYS = ("name", "devices", "parallel", "vllm_args", "env", *ENTRY_PORTS)
 
 
 @dataclass
@@ -131,6 +132,8 @@ def _valid_entry(entry: Any, role: str, host: str, report: Report) -> bool:
         found, right = f"{role}_instances: {', '.join(wrong)} of {entry['name']} is no mapping", "a mapping"
     elif not isinstance(entry.get("devices") or [], list):
         found, right = f"{role}_instances: devices of {entry['name']} is no list", "a list of chips"
+    elif wrong := [key for key in ENTRY_PORTS if not str(entry.get(key) or 1).isdigit()]:
+        found, right = f"{role}_instances: {', '.join(wrong)} of {entry['name']} is no port", "a whole number"
     else:
         return True
     report.add("instance-entry", found, right, f"correct {role}_instances", host)

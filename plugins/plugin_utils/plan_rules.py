@@ -22,7 +22,8 @@ PLAN_RULES: Mapping[str, str] = {
     "model-path": "Every engine reads the model from a folder on its own host; nothing here copies weights.",
     "address-not-ipv4": "MemFabric wants a numeric IPv4 address that the peer can reach.",
     "device-list": "Chips are listed by physical id, each once, and belong to one instance.",
-    "instance-entry": "An entry of ROLE_instances has a name and may have devices, parallel, vllm_args and env.",
+    "instance-entry": "An entry of ROLE_instances has a name and may have devices, parallel, vllm_args, env and "
+    "ports: port, kv_port, data_parallel_rpc_port.",
     "instance-differs": "Hosts that share an instance are one deployment, so they must agree on its parallel sizes.",
     "sizes-differ": "A Mooncake connector is told one size for all of prefill and one for all of decode; instances of "
     "another size would read the wrong blocks.",

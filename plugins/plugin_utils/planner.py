@@ -48,6 +48,7 @@ def plan(
     _connect(draft)
     draft.ports = allocate(
         draft.instances,
+        draft.claims,
         draft.hosts,
         draft.settings,
         draft.profile,

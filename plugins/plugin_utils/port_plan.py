@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import connectors
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.cluster import Host
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.cluster import Claim, Host
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.memcache import MetaAddress
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.ports import (
     HCCL_SPAN,
@@ -47,6 +47,7 @@ class PortPlan:
 
 def allocate(
     instances: Sequence[Instance],
+    claims: Mapping[str, Claim],
     hosts: Mapping[str, Host],
     settings: Settings,
     profile: Profile,
@@ -56,13 +57,14 @@ def allocate(
     report: Report,
 ) -> PortPlan:
     """All ports of the cluster. Stated ones are noted before the others look for room."""
-    return _Allocation(instances, hosts, settings, profile, kv_configs, report).run(meta, proxy_host)
+    return _Allocation(instances, claims, hosts, settings, profile, kv_configs, report).run(meta, proxy_host)
 
 
 class _Allocation:
     def __init__(
         self,
         instances: Sequence[Instance],
+        claims: Mapping[str, Claim],
         hosts: Mapping[str, Host],
         settings: Settings,
         profile: Profile,
@@ -70,11 +72,13 @@ class _Allocation:
         report: Report,
     ) -> None:
         self.instances = instances
+        self.claims = claims
         self.hosts = hosts
         self.settings = settings
         self.profile = profile
         self.kv_configs = kv_configs
         self.report = report
+        self.counted: dict[tuple[str, str], int] = {}  # engines that have their port from a host's variable
         self.plan = PortPlan()
         self.book = self.plan.book
 
@@ -156,6 +160,11 @@ class _Allocation:
         self.plan.proxy = port
         self._note(host, port, port, "proxy", "PD proxy", self.hosts[host].address)
 
+    def _own(self, instance: Instance, host: str, name: str) -> int | None:
+        """What the instance's entry in ROLE_instances says of one of its ports."""
+        value = self.claims[instance.name].entry(host).get(name)
+        return None if value is None else int(value)
+
     def _http(self, instance: Instance, stated: bool) -> None:
         """One port per engine that serves HTTP; on a host they count up from the role's base."""
         by_host: dict[str, list[Engine]] = {}
@@ -164,14 +173,14 @@ class _Allocation:
                 by_host.setdefault(engine.host, []).append(engine)
         name = f"{instance.role}_port"
         for host, engines in by_host.items():
-            if self.settings.is_set(host, name) != stated:
+            own = self._own(instance, host, "port")
+            if (own is not None or self.settings.is_set(host, name)) != stated:
                 continue
-            if stated:
-                before = sum(
-                    1
-                    for entry in self.book.on(host)
-                    if entry.purpose == "HTTP" and entry.owner.startswith(f"{instance.role}-")
-                )
+            if own is not None:
+                base = own
+            elif stated:
+                before = self.counted.get((host, name), 0)
+                self.counted[host, name] = before + len(engines)
                 base = self.settings.of_host(host, name) + before
             else:
                 base = self.book.find(self.profile.ports[instance.role], [(host, 0, len(engines))])
@@ -185,7 +194,9 @@ class _Allocation:
         parallel, head = instance.parallel, instance.engines[0]
         if parallel.data_parallel_size == 1 and "data_parallel_size" not in parallel.given:
             return
-        asked = self.settings.of_host(head.host, "pd_data_parallel_rpc_port")
+        asked = self._own(instance, head.host, "data_parallel_rpc_port")
+        if asked is None:
+            asked = self.settings.of_host(head.host, "pd_data_parallel_rpc_port")
         if (asked is not None) != stated:
             return
         if asked is None and self.profile.rpc_port is None and len(instance.engines) == 1 and not head.external:
@@ -220,11 +231,12 @@ class _Allocation:
         head = instance.engines[0]
         config = self.kv_configs[(head.role, head.host)]
         name = f"{instance.role}_kv_port"
-        own = self.profile.name == "custom"  # there the user's configuration has the port, if it has one
+        custom = self.profile.name == "custom"  # there the user's configuration has the port, if it has one
         if not connectors.needs_kv_ports(config, instance.role):
             return
-        base = connectors.stated_kv_port(config) if own else self.settings.of_host(head.host, name)
-        if (base is not None) != stated or (own and base is None):
+        own = None if custom else self._own(instance, head.host, "kv_port")
+        base = connectors.stated_kv_port(config) if custom else own or self.settings.of_host(head.host, name)
+        if (base is not None) != stated or (custom and base is None):
             return
         others = [e for h in instance.hosts for e in self.book.on(h) if e.purpose in (_KV, _KV_NAME)]
         taken = any(e.owner.startswith(instance.role) for e in others)
@@ -234,7 +246,7 @@ class _Allocation:
             band_end = connectors.MOONCAKE_BAND_FIRST + connectors.MOONCAKE_BAND_PER_CHIP * chips
             mooncake = connectors.uses_mooncake_transport(config)
             base = self.book.find(band_end if mooncake else connectors.SFA_FIRST_PORT, spans)
-        elif taken and not own:  # stated once for the role: further instances of a host follow the first
+        elif taken and not custom and own is None:  # stated once for the role: further instances follow the first
             base = self.book.find(base, spans)
         self.plan.kv[instance.name] = base
         purpose = _KV if connectors.listens_on_kv_ports(config, instance.role) else _KV_NAME

@@ -134,7 +134,8 @@ SECTIONS: tuple[tuple[str, tuple[Variable, ...]], ...] = (
             Variable(
                 "{role}_instances",
                 "list",
-                "several instances on one host: `{name, devices, parallel, vllm_args, env}` each",
+                "several instances on one host: `{name, devices, parallel, vllm_args, env}` each; also `port`, "
+                "`kv_port`, `data_parallel_rpc_port` where they are not simply the next free ones",
                 None,
                 HOST,
             ),

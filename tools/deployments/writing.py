@@ -15,7 +15,8 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.port_plan i
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.profiles import PROFILES
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import VARIABLES
 
-from tools.deployments.connector_config import comparable_kv, in_mooncake_band, strip_derived
+from tools.deployments import ports
+from tools.deployments.connector_config import comparable_kv, strip_derived
 from tools.deployments.factoring import all_equal, common, remainder
 from tools.deployments.grouping import Instance, group
 from tools.deployments.reading import (
@@ -240,43 +241,56 @@ class Writer:
     def _ports(self) -> None:
         default = PROFILES[self.profile].ports
         for role in self.roles:
-            bases: dict[int, int] = {}
-            for node in self.hosts:
-                serving = [e for e in self.engines if e.node == node and e.role == role and not e.headless]
-                if serving:
-                    bases[node] = min(e.http_port for e in serving)
+            own = {node: [i for i in self.instances if i.role == role and node in i.nodes] for node in self.hosts}
+            bases = {node: self._base(node, i, "port", [ports.http(x, node) for x in i]) for node, i in own.items()}
             self._role_value(role, f"{role}_port", bases, default[role])
-            self._role_value(role, f"{role}_kv_port", self._kv_ports(role), None)
+            if self.profile != "custom":
+                spans = {node: [ports.kv(x, node, self.chips_per_node) for x in i] for node, i in own.items()}
+                bases = {node: self._base(node, own[node], "kv_port", spans[node]) for node in own}
+                self._role_value(role, f"{role}_kv_port", bases, None)
         self._rendezvous("pd_data_parallel_rpc_port", "data-parallel-rpc-port", RPC_PORT, VLLM_RPC_PORT)
         self._rendezvous("pd_master_port", "master-port", MASTER_PORT, VLLM_MASTER_PORT)
 
-    def _kv_ports(self, role: str) -> dict[int, int]:
-        """Stated control ports, where they do not stand in Mooncake's random band and so would be moved anyway."""
-        result: dict[int, int] = {}
-        if self.profile == "custom":
-            return {}
-        for engine in (engine for engine in self.engines if engine.role == role):
-            for part in connectors.walk(engine.kv):
-                port = part.get("kv_port")
-                if port is not None and not in_mooncake_band(int(port), self.chips_per_node):
-                    result.setdefault(engine.node, int(port))
-        return result
+    def _base(self, node: int, instances: Sequence[Instance], key: str, spans: Sequence[ports.Span]) -> int | None:
+        """The port from which a node's instances count on. Where they do not, each states its own in its entry."""
+        stated = [span for span in spans if span]
+        if not stated or len(spans) == 1 or ports.in_a_row(spans):
+            return stated[0][0] if stated else None
+        for instance, span in zip(instances, spans, strict=True):
+            if span:
+                self._entry_on(node, instance)[key] = span[0]
+        return None
+
+    def _entry_on(self, node: int, instance: Instance) -> dict[str, Any]:
+        """The instance's entry on a node, a new one where it is the only instance of its role there."""
+        entry = self._instance_entry(instance.on(node)[0])
+        if entry is None:
+            if len(instance.nodes) > 1:
+                raise NotExpressible(f"instances that share node {node} have ports which do not follow each other")
+            entry = {"name": "i1"}
+            self.hosts[node][f"{instance.role}_instances"] = [entry]
+        return entry
 
     def _rendezvous(self, variable: str, option: str, ours: int, theirs: int) -> None:
         """The port where an instance's engines meet: for all of its nodes, so that any of them may come first."""
         values: dict[int, int] = {}
-        heads = {instance.engines[0].node for instance in self.instances}
-        for instance in self.instances:
-            head = instance.engines[0]
-            needed = head.nnodes > 1 if option == "master-port" else len(instance.engines) > 1 or head.external
-            port = head.number(option, theirs)
-            if (option in head.options or needed) and not (needed and port == ours):
-                for node in instance.nodes:
-                    if node == head.node or node not in heads:
-                        values.setdefault(node, port)
+        ordered = [instance for role in self.roles for instance in self.instances if instance.role == role]
+        heads = {instance.engines[0].node for instance in ordered}
+        for node in self.hosts:
+            own = [instance for instance in ordered if instance.engines[0].node == node]
+            meetings = [(instance, ports.meeting(instance, option, theirs)) for instance in own]
+            stated = [(instance, span) for instance, span in meetings if span]
+            spans = [span for _instance, span in stated]
+            if not stated or (spans[0] == (ours, 1) and ports.in_a_row(spans)):
+                continue
+            base = self._base(node, [instance for instance, _span in stated], option.replace("-", "_"), spans)
+            if base is not None:
+                followers = [other for instance in own for other in instance.nodes if other not in heads]
+                values |= dict.fromkeys([node, *followers], base)
         self._place(variable, values)
 
-    def _role_value(self, role: str, name: str, values: Mapping[int, int], default: int | None) -> None:
+    def _role_value(self, role: str, name: str, bases: Mapping[int, int | None], default: int | None) -> None:
+        values = {node: base for node, base in bases.items() if base is not None}
         if not values:
             return
         common = max(set(values.values()), key=list(values.values()).count)

@@ -226,6 +226,38 @@ SHAPES: dict[str, Json] = {
         *(engine(i, "prefill", f"--port {8080 + i} -tp 16", connector(P, (1, 16), (1, 16))) for i in (0, 1)),
         engine(2, "decode", "--port 9000 -tp 16", connector(D, (1, 16), (1, 16), port=36500)),
     ),
+    "ports that do not follow each other": deployment(
+        *(
+            engine(
+                node,
+                role,
+                f"--port {7100 + 100 * i + rank} -tp 4 -dp 2 -dpn {rank} "
+                f"-dpa 192.0.2.{10 + node} -dpp {12321 + 10 * i}",
+                connector(kind, (2, 4), (2, 4), port=36000 + 1000 * i),
+                ASCEND_RT_VISIBLE_DEVICES=",".join(str(8 * i + 4 * rank + chip) for chip in range(4)),
+            )
+            for node, role, kind in ((0, "prefill", P), (1, "decode", D))
+            for i in (0, 1)
+            for rank in (0, 1)
+        )
+    ),
+    "prefill and decode meet apart on one node": deployment(
+        *ranks(0, "prefill", 0, 2, f"-dp 2 -dpa {A} -dpp 12321 -tp 1", connector(P, (2, 1), (2, 1))),
+        engine(
+            0,
+            "decode",
+            f"--port 7300 -dp 2 -dpn 0 -dpa {A} -dpp 15000 -tp 1",
+            connector(D, (2, 1), (2, 1)),
+            ASCEND_RT_VISIBLE_DEVICES="2",
+        ),
+        engine(
+            0,
+            "decode",
+            f"--port 7301 -dp 2 -dpn 1 -dpa {A} -dpp 15000 -tp 1",
+            connector(D, (2, 1), (2, 1)),
+            ASCEND_RT_VISIBLE_DEVICES="3",
+        ),
+    ),
     "bound to single addresses": pair(f"--host {A} {PD[0]}", f"--host {B} {PD[1]}", SIDES),
     "some of the chips": deployment(
         engine(0, "prefill", "--port 9100 -tp 4", connector(P, (1, 4), (1, 4))),

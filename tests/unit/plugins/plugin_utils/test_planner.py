@@ -154,6 +154,7 @@ def test_instance_entries_have_layers_of_their_own() -> None:
         ({"pd_address": "2001:db8::10"}, "address-not-ipv4", ["IPv4"]),
         ({"decode_instances": [{"devices": [0]}]}, "instance-entry", ["without a name"]),
         ({"decode_instances": [{"name": "a", "chips": [0]}]}, "instance-entry", ["chips", "devices"]),
+        ({"decode_instances": [{"name": "a", "port": "http"}]}, "instance-entry", ["port of a is no port"]),
         ({"pd_devices": [0, 0]}, "device-list", ["different"]),
         ({"decode_instances": [{"name": "a", "devices": [16]}]}, "device-list", ["[16]"]),
         ({"decode_parallel": {"tensor_parallel_size": 32}}, "layout", ["= 32 chips, but d1 16 = 16"]),
@@ -519,6 +520,19 @@ def test_instances_on_one_host_have_kv_ports_of_their_own() -> None:
     made = mooncake(hosts={"d1": {"decode_instances": entries}})
     ports = [e["vllm_args"]["kv-transfer-config"]["kv_port"] for e in made["engines"] if e["role"] == "decode"]
     assert ports == [36000, 36004]
+
+
+def test_an_entry_may_state_ports_of_its_own() -> None:
+    """The others count on from what stands for the host, as if it were not there."""
+    parallel = {"tensor_parallel_size": 1, "data_parallel_size": 2, "data_parallel_mode": "external"}
+    stated = {"port": 9000, "kv_port": 40000, "data_parallel_rpc_port": 14000}
+    entries = [{"name": name, "parallel": parallel, **(stated if name == "b" else {})} for name in "abc"]
+    ports = {"decode_port": 8100, "decode_kv_port": 36500, "pd_data_parallel_rpc_port": 13000}
+    made = mooncake(hosts={"d1": {"decode_instances": entries, **ports}})
+    decode = [e["vllm_args"] for e in made["engines"] if e["role"] == "decode"]
+    assert [options["port"] for options in decode] == [8100, 8101, 9000, 9001, 8102, 8103]
+    assert [options["kv-transfer-config"]["kv_port"] for options in decode[::2]] == [36500, 40000, 36502]
+    assert [options["data-parallel-rpc-port"] for options in decode[::2]] == [13000, 14000, 13001]
 
 
 def test_ports_in_the_ephemeral_range_are_reserved_and_what_was_reserved_stays() -> None:
