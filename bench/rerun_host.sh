@@ -31,14 +31,14 @@ cat /etc/hccn.conf
 
 # ---- the probe: machine, network, model ----
 grep -E '^(MemTotal|HugePages_Total|Hugepagesize)' /proc/meminfo
-grep -cE '^Features.* sve .*' /proc/cpuinfo || true
+grep -cw sve /proc/cpuinfo || true
 df --output=size,target "${paths[@]}"
 ip -oneline address show | awk '{print $2, $4}'
 for peer in "${peers[@]}"; do
   read -r address number <<<"$peer"
   ip route get "$address" | head -n 1
   # shellcheck disable=SC2016  # the inner bash expands them
-  timeout 3 bash -c '</dev/tcp/"$0"/"$1"' "$address" "$number"
+  if timeout 3 bash -c '</dev/tcp/"$0"/"$1"' "$address" "$number" 2>/dev/null; then printf '%s open\n' "$peer"; fi
 done
 timeout 10 docker version --format '{{.Server.Version}}'
 systemctl is-active docker.service
