@@ -50,6 +50,8 @@ CONFIG_FIELDS = (
     "first_k_dense_replace",
     "max_position_embeddings",
     "rope_scaling",
+    "rope_parameters",
+    "rope_parameters",
     "vocab_size",
     "tie_word_embeddings",
 )

@@ -87,5 +87,5 @@ def test_only_the_standard_library_is_imported() -> None:
     for path in sorted(UTILS.glob("_*.py")):
         for line in path.read_text().splitlines():
             words = line.split()
-            if words[:1] in (["import"], ["from"]) and len(words) > 1 and not words[1].startswith(own):
+            if words[:1] in (["import"], ["from"]) and len(words) > 1 and not words[1].startswith((own, "._")):
                 assert words[1].split(".")[0] in sys.stdlib_module_names, f"{path.name}: {line}"
