@@ -52,6 +52,13 @@ def _list(dumper: yaml.SafeDumper, data: list[Any]) -> yaml.Node:
     return dumper.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=plain)
 
 
+def _text(dumper: yaml.SafeDumper, data: str) -> yaml.Node:
+    """What Ansible would take for a template is marked as none."""
+    tag = "!unsafe" if any(opening in data for opening in ("{{", "{%", "{#")) else "tag:yaml.org,2002:str"
+    return dumper.represent_scalar(tag, data)
+
+
+_Dumper.add_representer(str, _text)
 _Dumper.add_representer(list, _list)
 _Dumper.add_representer(type(None), lambda dumper, _: dumper.represent_scalar("tag:yaml.org,2002:null", ""))
 

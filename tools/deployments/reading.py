@@ -115,6 +115,8 @@ def read_engine(data: Mapping[str, Any], table: OptionTable) -> Engine:
                 raise NotExpressible(f"{name} is built from other variables: {text}")
             paths[name] = entries
         elif name == "ASCEND_RT_VISIBLE_DEVICES":
+            if not re.fullmatch(r"\d+( *, *\d+)*", text):
+                raise NotExpressible(f"{name} of an engine on node {node} is no list of chips: {text!r}")
             devices = [int(part) for part in text.split(",")]
         elif name not in OWNED_ENV:
             env[name] = text

@@ -8,6 +8,7 @@ import json
 from typing import Any
 
 import pytest
+from ansible.parsing.dataloader import DataLoader
 
 from .test_deployments import NotExpressible, cannot_start, differences, owned_in, plan_of, tool
 
@@ -359,6 +360,10 @@ BROKEN: dict[str, tuple[Json, str]] = {
         pair(f'{PD[0]} --compilation-config {{"sizes":[1,2]"}}', PD[1], SIDES),
         "node 0: --compilation-config is no JSON: Expecting ',' delimiter",
     ),
+    "chips as a range": (
+        deployment(engine(0, "mixed", "-tp 8", ASCEND_RT_VISIBLE_DEVICES="0-7")),
+        "is no list of chips: '0-7'",
+    ),
     "no number": (pair(PD[0].replace("7100", "$PORT"), PD[1], SIDES), r"--port of an engine on node 0 .*'\$PORT'"),
     "no value": (pair(f"--data-parallel-rpc-port {PD[0]}", PD[1], SIDES), "--data-parallel-rpc-port wants a value"),
     "a word too many": (pair(f"{PD[0]} 12321", PD[1], SIDES), "'12321' belongs to no option"),
@@ -395,7 +400,13 @@ def test_what_no_inventory_can_say_is_refused(name: str) -> None:
 
 
 #: What the count without the tool cannot know: to whom an address belongs, ports, chips by number.
-UNCOUNTED = {"another address than that of rank 0", "a port twice", "a chip twice", "fewer chips than needed"}
+UNCOUNTED = {
+    "another address than that of rank 0",
+    "a port twice",
+    "a chip twice",
+    "fewer chips than needed",
+    "chips as a range",
+}
 
 
 @pytest.mark.parametrize("name", sorted(BROKEN.keys() - UNCOUNTED))
@@ -448,3 +459,9 @@ def test_external_ranks_have_their_chips_by_name_even_alone_on_a_host() -> None:
     shape = deployment(*(engine(node, "mixed", f"{words} -dpn {node}") for node in (0, 1)))
     services = plan_of(tool.to_inventory(shape))["services"]
     assert {service["env"]["ASCEND_RT_VISIBLE_DEVICES"] for service in services} == {",".join(map(str, range(16)))}
+
+
+def test_what_looks_like_a_template_stays_as_it_is() -> None:
+    shape = deployment(engine(0, "mixed", "-tp 16 --chat-template {{x}}", A="{{y}}", B="{%z"))
+    assert DataLoader().load(tool.to_yaml(shape)) == tool.to_inventory(shape)
+    assert tool.to_yaml(shape).count("!unsafe") == 3
