@@ -132,12 +132,12 @@ def alike(bars: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     if len(bars) <= MOST_BARS:
         return list(bars)
     kept: dict[str, dict[str, Any]] = {}
-    for bar in bars:
-        look = str({**bar, "title": ""})
+    for one in bars:
+        look = str({**one, "title": ""})
         if look in kept:
-            kept[look] = {**kept[look], "others": [*kept[look]["others"], bar["title"]]}
+            kept[look] = {**kept[look], "others": [*kept[look]["others"], one["title"]]}
         else:
-            kept[look] = bar
+            kept[look] = one
     return list(kept.values())
 
 
