@@ -12,7 +12,9 @@ environment:
      "engines": [{"node": 0, "role": "prefill", "argv": [...], "env": {...}}, ...]}
 
 What the planner derives (ranks, addresses, devices, both sides' sizes in the connector and more) is left out;
-what all engines, or all of a role, have in common stands once. Needs the checkout's tree (``make dev``).
+what all engines, or all of a role, have in common stands once. A deployment that could not start is refused with the
+sum that does not add up; the others are written all the same, and the exit code is 1. Needs the checkout's tree
+(``make dev``).
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ import yaml
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / ".cache" / "dev"))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from tools.deployments.reading import NotExpressible
 from tools.deployments.writing import Writer
 
 
@@ -68,20 +71,26 @@ def to_yaml(deployment: Mapping[str, Any]) -> str:
     return f"---\n# {deployment['name']}\n# from {deployment.get('source', 'data')}\n{body}"
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=str(__doc__).split("\n", maxsplit=1)[0])
     parser.add_argument("deployments", nargs="+", type=Path, metavar="DEPLOYMENT.json")
     parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="write NAME.yml there instead of printing")
     arguments = parser.parse_args()
+    refused = 0
     for path in arguments.deployments:
-        deployment = json.loads(path.read_text(encoding="utf-8"))
-        text = to_yaml(deployment)
+        try:
+            text = to_yaml(json.loads(path.read_text(encoding="utf-8")))
+        except NotExpressible as refusal:
+            refused += 1
+            print(f"{path}: {refusal}", file=sys.stderr)
+            continue
         if arguments.output:
             arguments.output.mkdir(parents=True, exist_ok=True)
             (arguments.output / f"{path.stem}.yml").write_text(text, encoding="utf-8")
         else:
-            print(text)
+            print(text, end="")
+    return 1 if refused else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -5,6 +5,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -465,3 +468,15 @@ def test_what_looks_like_a_template_stays_as_it_is() -> None:
     shape = deployment(engine(0, "mixed", "-tp 16 --chat-template {{x}}", A="{{y}}", B="{%z"))
     assert DataLoader().load(tool.to_yaml(shape)) == tool.to_inventory(shape)
     assert tool.to_yaml(shape).count("!unsafe") == 3
+
+
+def test_one_refusal_does_not_keep_the_tool_from_the_others(tmp_path: Path) -> None:
+    broken, _words = BROKEN["prefill alone"]
+    for name, shape in (("a", broken), ("b", SHAPES["search paths"])):
+        (tmp_path / f"{name}.json").write_text(json.dumps(shape), encoding="utf-8")
+    argv = [sys.executable, tool.__file__, "-o", str(tmp_path), str(tmp_path / "a.json"), str(tmp_path / "b.json")]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == f"{tmp_path / 'a.json'}: prefill engines alone are no service\n"
+    assert (tmp_path / "b.yml").read_text(encoding="utf-8") == tool.to_yaml(SHAPES["search paths"])
+    assert not (tmp_path / "a.yml").exists()
