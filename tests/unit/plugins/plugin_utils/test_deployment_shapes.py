@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from ansible.parsing.dataloader import DataLoader
 
+from tools.deployments.reading import vllm_versions
+
 from .test_deployments import NotExpressible, cannot_start, differences, owned_in, plan_of, tool
 
 Json = dict[str, Any]
@@ -480,3 +482,18 @@ def test_one_refusal_does_not_keep_the_tool_from_the_others(tmp_path: Path) -> N
     assert done.stderr == f"{tmp_path / 'a.json'}: prefill engines alone are no service\n"
     assert (tmp_path / "b.yml").read_text(encoding="utf-8") == tool.to_yaml(SHAPES["search paths"])
     assert not (tmp_path / "a.yml").exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("org/x releases/v0.22.1rc a/v1/b.yaml", ("0.22.1", "0.22.1rc1")),
+        ("org/x v0.26.0rc2 b.yaml", ("0.26.0", "0.26.0rc2")),
+        ("org/x releases/v0.23.0 b.yaml", ("0.23.0", "0.23.0")),
+        ("org/x main b-V3.2.1.yaml", None),
+        ("org/x v0.11.0-dev b.yaml", None),
+        ("", None),
+    ],
+)
+def test_versions_of_a_source(source: str, found: tuple[str, str] | None) -> None:
+    assert vllm_versions(source) == found
