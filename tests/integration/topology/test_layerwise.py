@@ -1,0 +1,35 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""The layerwise proxy cannot be told of engines while it runs: when a host leaves, it alone restarts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from .. import lab
+from .test_topology import changed, containers, post, without
+
+
+def restarted(before: dict[str, str], after: dict[str, str]) -> set[str]:
+    return {name for name in before if before[name] != after.get(name)}
+
+
+def serves(plan: dict[str, Any]) -> bool:
+    body = {"model": plan["model"]["name"], "prompt": "who is left?", "max_tokens": 4}
+    return bool(post(f"{plan['proxy']['url']}/v1/completions", body)["choices"][0]["text"].strip())
+
+
+def test_a_prefill_host_leaves_and_comes_back(hosts: dict[str, Any], plan: dict[str, Any], tmp_path: Path) -> None:
+    name = [each for each in plan["instances"] if each["role"] == "prefill"][-1]["hosts"][0]
+    smaller = without(name, plan["hosts"][name]["address"], tmp_path)
+    before = containers(hosts)
+    lab.ansible_playbook("site.yml", inventory=smaller)
+    without_it = containers(hosts)
+    assert restarted(before, without_it) == {"/pd-proxy"}
+    assert serves(plan)
+    assert set(changed(lab.ansible_playbook("site.yml", inventory=smaller)).values()) == {0}
+
+    lab.ansible_playbook("site.yml")  # its engine still runs, so that only the proxy has news
+    assert restarted(without_it, containers(hosts)) == {"/pd-proxy"}
+    assert serves(plan)
