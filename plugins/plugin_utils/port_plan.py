@@ -228,15 +228,17 @@ class _Allocation:
     def _kv(self, instance: Instance, stated: bool) -> None:
         """Control ports of the connector: one per chip, counted over all ranks and, where hosts share a rank, on from
         host to host (mooncake_connector.py, device_index)."""
+        if self.profile.name == "custom":
+            if stated:
+                self._kv_of_the_user(instance)
+            return
         head = instance.engines[0]
         config = self.kv_configs[(head.role, head.host)]
-        name = f"{instance.role}_kv_port"
-        custom = self.profile.name == "custom"  # there the user's configuration has the port, if it has one
         if not connectors.needs_kv_ports(config, instance.role):
             return
-        own = None if custom else self._own(instance, head.host, "kv_port")
-        base = connectors.stated_kv_port(config) if custom else own or self.settings.of_host(head.host, name)
-        if (base is not None) != stated or (custom and base is None):
+        own = self._own(instance, head.host, "kv_port")
+        base = own or self.settings.of_host(head.host, f"{instance.role}_kv_port")
+        if (base is not None) != stated:
             return
         others = [e for h in instance.hosts for e in self.book.on(h) if e.purpose in (_KV, _KV_NAME)]
         taken = any(e.owner.startswith(instance.role) for e in others)
@@ -246,13 +248,25 @@ class _Allocation:
             band_end = connectors.MOONCAKE_BAND_FIRST + connectors.MOONCAKE_BAND_PER_CHIP * chips
             mooncake = connectors.uses_mooncake_transport(config)
             base = self.book.find(band_end if mooncake else connectors.SFA_FIRST_PORT, spans)
-        elif taken and not custom and own is None:  # stated once for the role: further instances follow the first
+        elif taken and own is None:  # stated once for the role: further instances of a host follow the first
             base = self.book.find(base, spans)
         self.plan.kv[instance.name] = base
-        purpose = _KV if connectors.listens_on_kv_ports(config, instance.role) else _KV_NAME
-        for engine, (host, offset, length) in zip(instance.engines, spans, strict=True):
-            first = base + offset
-            self._note(host, first, first + length - 1, engine.name, purpose, self.hosts[host].address)
+        for engine in instance.engines:
+            self._note_kv(engine, instance, base)
+
+    def _kv_of_the_user(self, instance: Instance) -> None:
+        """In profile custom the user's configuration has the port, if it has one. Hosts of an instance may differ."""
+        for engine in instance.engines:
+            config = self.kv_configs[engine.role, engine.host]
+            base = connectors.stated_kv_port(config)
+            if base is not None and connectors.needs_kv_ports(config, engine.role):
+                self._note_kv(engine, instance, base)
+
+    def _note_kv(self, engine: Engine, instance: Instance, base: int) -> None:
+        listens = connectors.listens_on_kv_ports(self.kv_configs[engine.role, engine.host], engine.role)
+        offset, length = _share(engine, instance)
+        first, purpose, address = base + offset, _KV if listens else _KV_NAME, self.hosts[engine.host].address
+        self._note(engine.host, first, first + length - 1, engine.name, purpose, address)
 
     def _hccl(self) -> None:
         for instance in self.instances:

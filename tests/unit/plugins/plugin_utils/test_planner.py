@@ -522,6 +522,24 @@ def test_instances_on_one_host_have_kv_ports_of_their_own() -> None:
     assert ports == [36000, 36004]
 
 
+def test_in_profile_custom_each_host_has_the_kv_port_of_its_own_configuration() -> None:
+    sizes = {"prefill": {"dp_size": 2, "tp_size": 16}, "decode": {"dp_size": 1, "tp_size": 16}}
+    config = {"kv_connector": "MooncakeConnectorV1", "kv_connector_extra_config": sizes}
+    parallel = {"tensor_parallel_size": 16, "data_parallel_size": 2}
+    inventory: dict[str, dict[str, Any]] = {
+        host: {
+            "pd_profile": "custom",
+            "pd_model_path": MODEL,
+            "pd_kv_transfer_config": {**config, "kv_port": port},
+            **({"pd_instance": "p", "prefill_parallel": parallel} if host != "d1" else {}),
+        }
+        for host, port in (("p1", 40000), ("p2", 41000), ("d1", 42000))
+    }
+    made = plan(inventory, {"prefill": ["p1", "p2"], "decode": ["d1"], "proxy": ["p1"]})
+    noted = [(p["host"], p["first"], p["last"]) for p in made["ports"] if p["purpose"].startswith("KV transfer")]
+    assert noted == [("p1", 40000, 40015), ("p2", 41016, 41031), ("d1", 42000, 42015)]
+
+
 def test_an_entry_may_state_ports_of_its_own() -> None:
     """The others count on from what stands for the host, as if it were not there."""
     parallel = {"tensor_parallel_size": 1, "data_parallel_size": 2, "data_parallel_mode": "external"}
