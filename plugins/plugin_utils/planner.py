@@ -31,7 +31,12 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.service_pla
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.settings import Report, Settings
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.sizes import OffloadSizes, offload_sizes
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.topology import Instance
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import CLUSTER, OF_ROLES, VARIABLES
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import (
+    CLUSTER,
+    OF_ROLES,
+    TRANSFER_DIR,
+    VARIABLES,
+)
 
 SCHEMA = 1
 
@@ -358,7 +363,12 @@ def _probe(draft: Draft, inventory: Inventory) -> dict[str, Any]:
             "address": settings.of_host(name, "pd_address"),
             "ping": True,
             "paths": paths + [str(spec).partition(":")[0] for spec in settings.of_host(name, "pd_extra_mounts")],
-            "disk_paths": [settings.cluster("pd_log_dir"), "/var/lib/docker", *model],
+            "disk_paths": [
+                settings.cluster("pd_log_dir"),
+                "/var/lib/docker",
+                str(inventory[name].get("container_transfer_dir") or TRANSFER_DIR),
+                *model,
+            ],
             "model_paths": model,
         }
         for name in draft.hosts

@@ -329,7 +329,9 @@ def _expand() -> dict[str, Variable]:
 VARIABLES: Mapping[str, Variable] = _expand()
 
 #: Variables of roles that rules ask for; the role has default and meaning, the plan's settings hold what is stated.
-OF_ROLES = ("vllm_build_soc_version", "vllm_build_vllm_ascend_repo")
+OF_ROLES = ("container_transfer_dir", "vllm_build_soc_version", "vllm_build_vllm_ascend_repo")
+#: Default of ``container_transfer_dir``.
+TRANSFER_DIR = "/var/lib/vllm-ascend-pd"
 
 #: All that the roles which are set up by variables have in their own defaults: not the planner's, but known.
 ROLE_DEFAULTS = (

@@ -13,7 +13,7 @@ import jinja2
 import jinja2.meta
 import pytest
 import yaml
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import VARIABLES
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import TRANSFER_DIR, VARIABLES
 
 from .conftest import ROOT
 
@@ -114,3 +114,8 @@ class TestRole:
 
     def test_planner_variables_among_the_options_exist(self, role: Path) -> None:
         assert {name for name in options(role) if name.startswith("pd_")} - set(VARIABLES) == set()
+
+
+def test_the_planner_knows_the_folder_for_archives() -> None:
+    """It has its free space looked at."""
+    assert load(ROOT / "roles/container/defaults/main.yml")["container_transfer_dir"] == TRANSFER_DIR

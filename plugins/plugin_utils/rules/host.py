@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..findings import ERROR, INFO, WARNING
+from ..variables import TRANSFER_DIR
 from .context import Context, Missing, numbers
 from .registry import Problem, rule
 
@@ -159,3 +160,24 @@ def limits(ctx: Context, host: str) -> Iterator[Problem]:
     files = (ctx.fact(host, "host.ulimits").get("nofile") or {}).get("hard")
     if files is not None and 0 <= files < 65536:
         yield Problem(f"at most {files} open files", "65536 or more", "raise nofile in /etc/security/limits.conf")
+
+
+@rule("PD-HOST-011", ERROR, "there is no room for an image archive", per="host", source="collection")
+def archive_room(ctx: Context, host: str) -> Iterator[Problem]:
+    """An image that reaches a host as an archive, or leaves it as one, lies in container_transfer_dir for a while.
+
+    About 20 GiB, beside what the container engine needs.
+    """
+    settings = ctx.settings
+    shared = settings.get("pd_build", True) and settings.get("pd_image_share") == "archive" and len(ctx.hosts) > 1
+    if not ctx.services_on(host) or not (shared or settings.get("pd_image_source") == "archive"):
+        return
+    folder = str(settings.get("container_transfer_dir") or TRANSFER_DIR)
+    free = (ctx.fact(host, "host.disks").get(folder) or {}).get("free_bytes")
+    if free is None:
+        raise Missing(f"free space of {folder} on {host} is not known")
+    need = IMAGE_GIB // 2
+    if free < need * GIB and not ctx.own_running(host):
+        yield Problem(
+            f"{free / GIB:.0f} GiB free in {folder}", f"{need} GiB", "make room, or set container_transfer_dir"
+        )

@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import _hccn, _host, _model, _nics, _npu
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.planner import plan
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import TRANSFER_DIR
 
 GIB = 1 << 30
 MODELS = Path(__file__).parents[3] / "data" / "models"
@@ -139,7 +140,10 @@ def host_facts(host: str, hosts: list[str], model_path: str) -> dict[str, Any]:
             {"address": "0.0.0.0", "port": 22, "protocol": "tcp", "pid": 1, "process": "sshd", "container": None}
         ],
         clock={"epoch_s": 0.0, "offset_s": 0.4},
-        disks={"/var/lib/docker": {"total_bytes": 900 * GIB, "free_bytes": 500 * GIB, "at": "/", "reason": None}},
+        disks={
+            folder: {"total_bytes": 900 * GIB, "free_bytes": 500 * GIB, "at": "/", "reason": None}
+            for folder in ("/var/lib/docker", TRANSFER_DIR)
+        },
         hosts_file={
             "own_name": host,
             "own_addresses": [ADDRESSES[host]],

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.rules.ports import UNBOUND_PURPOSE
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import TRANSFER_DIR
 from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.clusters import GIB, Facts, Plan
 
 Change = Callable[[Plan, Facts], Any]
@@ -472,6 +473,9 @@ EXAMPLES: dict[str, Example] = {
     "PD-HOST-008": Example("sparse", fact("d1", "host/memory/available_bytes", 500 * GIB), "d1", "500 of 1536"),
     "PD-HOST-009": Example("sparse", fact("d1", "host/paths", {"/usr/local/dcmi": {"exists": False}}), "d1", "dcmi"),
     "PD-HOST-010": Example("sparse", fact("d1", "host/ulimits/nofile", {"soft": 1024, "hard": 4096}), "d1", "4096"),
+    "PD-HOST-011": Example(
+        "sparse", fact("d1", "host/disks", {TRANSFER_DIR: {"free_bytes": 12 * GIB}}), "d1", "12 GiB free", "20 GiB"
+    ),
     # ---- memory ----
     "PD-MEM-001": Example("sparse", sparse("decode", "dram_size_per_dp_GB", 1400), "d1", "1400.0 GiB", "1368.0 GiB"),
     "PD-MEM-002": Example("sparse", model("d1", "shards/bytes", 10**12), "d1", "weights 58.2 GiB"),
@@ -761,6 +765,19 @@ MORE: dict[str, tuple[Example, ...]] = {
             ),
             "d1",
             "12 GiB free in /var/lib/containerd",
+        ),
+    ),
+    "PD-HOST-011": (
+        Example(
+            "sparse",
+            both(
+                planned("settings/pd_build", False),
+                planned("settings/pd_image_source", "archive"),
+                planned("settings/container_transfer_dir", "/data/pass"),
+                fact("d1", "host/disks", {"/data/pass": {"free_bytes": GIB}}),
+            ),
+            "d1",
+            "1 GiB free in /data/pass",
         ),
     ),
     "PD-PARITY-009": (
