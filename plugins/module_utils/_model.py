@@ -51,7 +51,6 @@ CONFIG_FIELDS = (
     "max_position_embeddings",
     "rope_scaling",
     "rope_parameters",
-    "rope_parameters",
     "vocab_size",
     "tie_word_embeddings",
 )
