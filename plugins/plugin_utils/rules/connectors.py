@@ -337,13 +337,21 @@ def combinations(ctx: Context, engine: Engine) -> Iterator[Problem]:
     MultiConnector.
 
     A KV pool that works layer by layer is for a producer alone, and nobody has tried it with context parallelism (a
-    warning); vllm-ascend checks neither.
+    warning); vllm-ascend checks neither. A consumer that neither puts nor loads leaves the pool alone (a warning, too:
+    upstream's memcache deployment of DeepSeek-V4 has one).
     """
     pool = engine.part(*kinds.STORES)
-    if layerwise_store(engine) is not None and pool is not None:
+    store = layerwise_store(engine)
+    if store is not None and pool is not None:
         if pool.get("kv_role") != "kv_producer":
+            idle = pool.get("kv_role") == "kv_consumer" and not any(
+                store.get(name) for name in ("consumer_is_to_put", "consumer_is_to_load")
+            )
             yield Problem(
-                f"use_layerwise with kv_role {pool.get('kv_role')}", "kv_producer", "use_layerwise on prefill alone"
+                f"use_layerwise with kv_role {pool.get('kv_role')}",
+                "kv_producer",
+                "use_layerwise on prefill alone",
+                severity=WARNING if idle else None,
             )
         if engine.pcp * engine.dcp > 1:
             yield Problem(

@@ -938,6 +938,7 @@ MORE: dict[str, tuple[Example, ...]] = {
     ),
     "PD-CONN-009": (
         Example("sparse", pool_role("kv_both"), "p1", "kv_both", "kv_producer"),
+        Example("sparse", pool_role("kv_consumer"), "p1", "kv_consumer", severity="warning"),
         Example("sparse", parallel("prefill", decode_context_parallel_size=16), "p1", "DCP 16", severity="warning"),
     ),
     "PD-CONN-019": (
