@@ -1,6 +1,6 @@
 # Copyright (c) 2026 vllm_ascend.pd_serving contributors
 # SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
-"""Connector configurations: what of them is derived, and which of them mean the same."""
+"""Connector configurations: what of them is derived or moves, and which of them mean the same."""
 
 from __future__ import annotations
 
@@ -32,6 +32,19 @@ def strip_derived(config: Mapping[str, Any], kv_role: str, sized: bool) -> dict[
         extra["connectors"] = [strip_derived(child, kv_role, sized) for child in extra["connectors"]]
     result.pop("kv_connector_extra_config", None)
     return {**result, "kv_connector_extra_config": extra} if extra else result
+
+
+def out_of_band(config: Mapping[str, Any], npus: int) -> dict[str, Any]:
+    """A configuration that the user writes whole, its control ports moved beyond Mooncake's random band."""
+    result = {key: value for key, value in config.items() if key != "engine_id"}
+    port = result.get("kv_port")
+    if connectors.is_sized(str(config.get("kv_connector"))) and port is not None and in_mooncake_band(int(port), npus):
+        result["kv_port"] = int(port) + connectors.MOONCAKE_BAND_PER_CHIP * npus
+    extra = result.get("kv_connector_extra_config")
+    if extra and "connectors" in extra:
+        children = [out_of_band(child, npus) for child in extra["connectors"]]
+        result["kv_connector_extra_config"] = {**extra, "connectors": children}
+    return result
 
 
 def comparable_kv(config: Mapping[str, Any]) -> dict[str, Any]:

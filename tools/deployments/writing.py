@@ -16,7 +16,7 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.profiles im
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import VARIABLES
 
 from tools.deployments import ports
-from tools.deployments.connector_config import comparable_kv, strip_derived
+from tools.deployments.connector_config import comparable_kv, out_of_band, strip_derived
 from tools.deployments.factoring import all_equal, common, remainder
 from tools.deployments.grouping import Instance, group
 from tools.deployments.reading import (
@@ -126,7 +126,7 @@ class Writer:
     def _user_kv(self, engine: Engine, profile: str) -> dict[str, Any]:
         """The connector's configuration without what is derived."""
         if profile == "custom":
-            return {key: value for key, value in engine.kv.items() if key != "engine_id"}
+            return out_of_band(engine.kv, self.chips_per_node)
         return strip_derived(engine.kv, connectors.ROLE_TO_KV[engine.role], sized=engine.role != "engine")
 
     def _connectors(self) -> None:

@@ -130,6 +130,11 @@ SHAPES: dict[str, Json] = {
     "port of a connector that binds none": pair(*PD, ({**multi(P, SIDES[0]), "kv_port": "20001"}, SIDES[1])),
     "another role than usual": pair(*PD, ({**SIDES[0], "kv_role": "kv_both"}, {**SIDES[1], "kv_role": "kv_both"})),
     "sizes that contradict the engines": pair(*PD, (connector(P, (1, 8), (4, 4)), connector(D, (1, 8), (4, 4)))),
+    "prefill instances of two sizes": deployment(
+        engine(0, "prefill", "--port 8000 -tp 8", connector(P, (1, 8), (1, 8))),
+        engine(1, "prefill", "--port 8000 -tp 16", connector(P, (1, 16), (1, 8))),
+        engine(2, "decode", "--port 8000 -tp 8", connector(D, (1, 8), (1, 8), port=37000)),
+    ),
     "hybrid models": pair(*PD, tuple({**c, "kv_connector": "MooncakeHybridConnector"} for c in SIDES)),  # type: ignore[arg-type]
     "pool of aggregated engines": deployment(
         *(
@@ -497,3 +502,10 @@ def test_one_refusal_does_not_keep_the_tool_from_the_others(tmp_path: Path) -> N
 )
 def test_versions_of_a_source(source: str, found: tuple[str, str] | None) -> None:
     assert vllm_versions(source) == found
+
+
+def test_a_port_in_mooncakes_band_moves_also_where_the_configuration_is_written_whole() -> None:
+    inventory = tool.to_inventory(SHAPES["prefill instances of two sizes"])["all"]
+    assert inventory["vars"]["pd_profile"] == "custom"
+    assert inventory["children"]["prefill"]["vars"]["prefill_kv_transfer_config"]["kv_port"] == 46000
+    assert inventory["children"]["decode"]["vars"]["decode_kv_transfer_config"]["kv_port"] == 37000
