@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...module_utils._sizing_gate import GIB
@@ -239,6 +239,12 @@ SCRIPTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 
 
+def scripts_of(engines: Sequence[Engine]) -> list[str]:
+    """What must be sourced so that all of them find their libraries."""
+    fabric, cache = (any(getattr(one, name) for one in engines) for name in ("uses_memfabric", "uses_memcache"))
+    return ["CANN"] + ["MemFabric"] * fabric + ["MemCache"] * cache
+
+
 @rule(
     "PD-ENV-012",
     ERROR,
@@ -257,16 +263,17 @@ def environment_scripts(ctx: Context, engine: Engine) -> Iterator[Problem]:
 
     Guide 1's export of MemFabric's variable names a version and breaks with the next one.
     """
-    wanted = ["CANN"] + ["MemFabric"] * engine.uses_memfabric + ["MemCache"] * engine.uses_memcache
+    wanted = scripts_of([engine])
     paths = [str(path) for path in engine.service.get("sources") or []]
     gone = [name for name in wanted if not any(word in path.lower() for path in paths for word in SCRIPTS[name][0])]
     if gone:
+        everywhere = scripts_of(ctx.engines)  # the list is one for the whole cluster
         layers = [layer.lower() for layer in ctx.image_of(engine).get("layers", ())]
         theirs = ctx.settings.get("pd_environment_scripts") is not None and not any(n.lower() in layers for n in gone)
         yield Problem(
             f"{engine.service.get('name')} sources {', '.join(paths) or 'nothing'}",
             f"set_env.sh of {', '.join(gone)} too",
-            f"pd_environment_scripts: [{', '.join(path for name in wanted for path in SCRIPTS[name][1])}]",
+            f"pd_environment_scripts: [{', '.join(path for name in everywhere for path in SCRIPTS[name][1])}]",
             severity=WARNING if theirs else None,
         )
     fixed = engine.env.get("MEMFABRIC_HYBRID_EXTEND_LIB_PATH")

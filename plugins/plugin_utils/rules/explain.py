@@ -77,6 +77,11 @@ def size_lines(ctx: Context, engine: Engine) -> Iterator[str]:
         f"  on a chip   = {size.blocks} x {inp.block_size} tokens x {size.device_bytes_per_token} bytes"
         f" = {size.device_need_bytes / GIB:.3f} GiB"
     )
+    if size.reuse_factor != 1:
+        yield (
+            f"  layers share buffers: {size.device_need_bytes / GIB:.3f} / {size.reuse_factor:.2f}"
+            f" = {size.device_need_bytes / size.reuse_factor / GIB:.3f} GiB"
+        )
     if size.offloads:
         yield (
             f"  on the host = {size.blocks} x {inp.block_size} tokens x {size.host_bytes_per_token} bytes"
@@ -91,6 +96,11 @@ def size_lines(ctx: Context, engine: Engine) -> Iterator[str]:
                 f"  gate        = {size.host_device_ratio or 0:.3f} x {(size.available_kv_bytes or 0) / GIB:.3f} GiB"
                 f" ({size.available_kv_source}) = {size.gate_needed_bytes / GIB:.3f} GiB <= "
                 f"dram_size_per_dp_GB {size.dram_size_per_dp_gib}: {'passes' if size.gate_passes else 'refused'}"
+            )
+        elif size.planned_limit is not None:
+            yield (
+                f"  pool        = {(size.host_pool_bytes or 0) / GIB:.3f} GiB of dram_size_per_dp_GB "
+                f"{size.dram_size_per_dp_gib}, limited by {size.planned_limit}"
             )
     if size.memcache_dram_gib_per_rank is not None:
         yield (

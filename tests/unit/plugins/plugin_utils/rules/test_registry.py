@@ -196,6 +196,11 @@ def test_explanation_has_this_clusters_numbers() -> None:
         "nothing found",
     ):
         assert part in text
+    assert "layers share buffers: 42.968 / 15.25 = 2.818 GiB" in text
+    plan["settings"]["pd_dram_gate"] = "planned"
+    assert "pool        = 35.519 GiB of dram_size_per_dp_GB 36, limited by workload" in rules.explain(
+        "PD-SPARSE-011", plan, facts, findings
+    )
     assert "29181" in rules.explain("PD-PORT-001", plan, facts, findings)
     assert "PD-SPARSE-011" in rules.explain("PD-SPARS-011", plan, facts, findings)
     assert "model-path" in rules.explain("model-pth", plan, facts, findings)
