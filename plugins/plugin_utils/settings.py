@@ -74,13 +74,7 @@ class Settings:
 
     def of_host(self, host: str, name: str, default: Any = None) -> Any:
         """The host's own value, ``default`` where it says nothing."""
-        value = self._own(host, name)
-        if value is not None:
-            return value
-        if default is not None:
-            return default
-        fallback = VARIABLES[name].default
-        return None if fallback is FROM_PROFILE else fallback
+        return _first(self._own(host, name), default, name)
 
     def _own(self, host: str, name: str) -> Any:
         """What the host states, in the variable's type; ``None``: nothing, or nothing that can be used."""
@@ -107,13 +101,7 @@ class Settings:
                     f"set {name} in group_vars/all only",
                 )
             self._cluster[name] = values[0] if values else None
-        value = self._cluster[name]
-        if value is not None:
-            return value
-        if default is not None:
-            return default
-        fallback = VARIABLES[name].default
-        return None if fallback is FROM_PROFILE else fallback
+        return _first(self._cluster[name], default, name)
 
     def check_names(self) -> None:
         """Report variables that look like ours but are not. Under a prefix that others use too it is a warning, unless
@@ -155,6 +143,14 @@ class Settings:
             )
             return None
         return typed
+
+
+def _first(stated: Any, default: Any, name: str) -> Any:
+    """What is stated, else what the asker would have, else the variable's own default."""
+    fallback = VARIABLES[name].default
+    return next(
+        (value for value in (stated, default, fallback) if value is not None and value is not FROM_PROFILE), None
+    )
 
 
 _BOOLEANS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}

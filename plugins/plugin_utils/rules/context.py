@@ -46,8 +46,14 @@ def numbers(version: str | None) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", re.sub(r"(rc|post|dev|a|b).*", "", version or "")))[:4]
 
 
+#: Above every release.
+NEWEST = (9999,)
+
+
 def in_range(version: str, specifier: str) -> bool:
-    """``>=0.22.1,<0.25`` and the like, on release numbers; a release candidate counts as its release."""
+    """``>=0.22.1,<0.25`` and the like, on release numbers; a release candidate counts as its release, and a branch such
+    as ``main``, which has no number, as newer than all.
+    """
     compare = {
         ">=": lambda a, b: a >= b,
         "<": lambda a, b: a < b,
@@ -58,7 +64,7 @@ def in_range(version: str, specifier: str) -> bool:
         match = re.fullmatch(r"(>=|<=|<|>)\s*(\S+)", part)
         if match is None:
             raise ValueError(f"not a version range: {specifier}")
-        left, right = numbers(version), numbers(match.group(2))
+        left, right = numbers(version) or NEWEST, numbers(match.group(2))
         width = max(len(left), len(right))
         pad = (0,) * width
         if not compare[match.group(1)]((left + pad)[:width], (right + pad)[:width]):

@@ -18,7 +18,8 @@ def differing(
     """Engines by value, if there is more than one value."""
     seen: dict[str, list[str]] = {}
     for engine in ctx.heads if engines is None else engines:
-        seen.setdefault(str(value(engine)), []).append(engine.name)
+        found = value(engine)
+        seen.setdefault("unset" if found is None else str(found), []).append(engine.name)
     return seen if len(seen) > 1 else {}
 
 

@@ -601,7 +601,7 @@ EXAMPLES: dict[str, Example] = {
     "PD-PARITY-001": Example("sparse", arg("prefill", "block-size", 64), "", "64: prefill-p1-0"),
     "PD-PARITY-002": Example("sparse", arg("decode", "max-model-len", 4096), "", "132096 at prefill, 4096"),
     "PD-PARITY-003": Example("sparse", arg("prefill", "dtype", "float16"), "", "float16"),
-    "PD-PARITY-004": Example("sparse", arg("prefill", "quantization", None), "", "None"),
+    "PD-PARITY-004": Example("sparse", arg("prefill", "quantization", None), "", "unset: prefill-p1-0"),
     "PD-PARITY-005": Example("sparse", arg("prefill", "kv-cache-dtype", "fp8"), "", "fp8"),
     "PD-PARITY-006": Example("sparse", arg("prefill", "served-model-name", "other"), "", "other"),
     "PD-PARITY-007": Example("sparse", arg("prefill", "model", "/data/models/other"), "", "other"),

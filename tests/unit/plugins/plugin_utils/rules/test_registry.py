@@ -142,6 +142,8 @@ def test_order_of_a_report() -> None:
         ("0.25.0", ">=0.22,<0.25", False),
         ("0.26.0.post1", "<=0.26", True),
         ("1.0", ">0.26", True),
+        ("main", ">=0.26", True),
+        ("main", ">=0.22,<0.25", False),
     ],
 )
 def test_version_ranges(version: str, specifier: str, inside: bool) -> None:
