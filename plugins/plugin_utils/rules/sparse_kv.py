@@ -32,6 +32,17 @@ def integer(value: Any, what: str) -> int:
         raise Missing(f"{what} is {value!r}, no number") from None
 
 
+#: Sizes of offload -> the variable by which profile sparse_kv_offload has them.
+SIZES = {"topk_buffer_size": "pd_topk_buffer_size", "dram_size_per_dp_GB": "pd_dram_size_per_dp_gb"}
+
+
+def size_by(ctx: Context, engine: Engine, size: str) -> str:
+    """How to set a size: by a variable in the profile that computes it, by hand in another."""
+    if ctx.profile == "sparse_kv_offload":
+        return f"{SIZES[size]}: auto"
+    return f"set {size} in {engine.role}_vllm_args"
+
+
 def topk_buffer(engine: Engine) -> int:
     value = known(engine.offload.get("topk_buffer_size", DEFAULT_TOPK_BUFFER_SIZE), "topk_buffer_size")
     return integer(value, "topk_buffer_size")
@@ -51,11 +62,15 @@ def buffer_holds_topk(ctx: Context, engine: Engine) -> Iterator[Problem]:
         return
     value = topk_buffer(engine)
     if value <= 0:  # wrong with any model
-        yield Problem(f"topk_buffer_size {value}", "2 x index_topk of the model", "pd_topk_buffer_size: auto")
+        yield Problem(
+            f"topk_buffer_size {value}", "2 x index_topk of the model", size_by(ctx, engine, "topk_buffer_size")
+        )
         return
     topk = ctx.model_config(engine.host).get("index_topk")
     if topk and value < topk:
-        yield Problem(f"topk_buffer_size {value}", f"{2 * topk} (2 x index_topk)", "pd_topk_buffer_size: auto")
+        yield Problem(
+            f"topk_buffer_size {value}", f"{2 * topk} (2 x index_topk)", size_by(ctx, engine, "topk_buffer_size")
+        )
 
 
 @rule(
@@ -73,7 +88,9 @@ def buffer_whole_blocks(ctx: Context, engine: Engine) -> Iterator[Problem]:
     value, block = topk_buffer(engine), engine.block_size
     if value > 0 and value % block:
         right = -(-value // block) * block
-        yield Problem(f"topk_buffer_size {value}, block-size {block}", str(right), "pd_topk_buffer_size: auto")
+        yield Problem(
+            f"topk_buffer_size {value}, block-size {block}", str(right), size_by(ctx, engine, "topk_buffer_size")
+        )
 
 
 @rule(
@@ -92,7 +109,7 @@ def buffer_usual(ctx: Context, engine: Engine) -> Iterator[Problem]:
     value = topk_buffer(engine)
     if topk and value >= topk and value != 2 * topk:
         hot = ctx.sizing(engine).hot_buffer_bytes / GIB
-        yield Problem(f"{value}: {hot:.2f} GiB per chip", str(2 * topk), "pd_topk_buffer_size: auto")
+        yield Problem(f"{value}: {hot:.2f} GiB per chip", str(2 * topk), size_by(ctx, engine, "topk_buffer_size"))
 
 
 @rule(
@@ -235,7 +252,7 @@ def pool_holds_workload(ctx: Context, engine: Engine) -> Iterator[Problem]:
         yield Problem(
             f"dram_size_per_dp_GB {dram}, need {(sizing.host_need_bytes + sizing.align_bytes) / GIB:.3f} GiB",
             str(need),
-            "pd_dram_size_per_dp_gb: auto, or lower max-num-seqs",
+            size_by(ctx, engine, "dram_size_per_dp_GB") + ", or lower max-num-seqs",
         )
 
 
@@ -263,7 +280,7 @@ def start_up_gate(ctx: Context, engine: Engine) -> Iterator[Problem]:
             f"{sizing.tokens_fit} tokens fit, limited by {sizing.planned_limit}; one request has "
             f"{ctx.model_length(engine)}",
             f"dram_size_per_dp_GB {sizing.bounds.capacity_gib}",
-            "pd_dram_size_per_dp_gb and pd_kv_cache_memory_bytes: auto",
+            size_by(ctx, engine, "dram_size_per_dp_GB") + ", and pin pd_kv_cache_memory_bytes likewise",
         )
     elif not sizing.gate_passes:
         pinned = engine.args.get("kv-cache-memory-bytes") is not None
@@ -273,7 +290,7 @@ def start_up_gate(ctx: Context, engine: Engine) -> Iterator[Problem]:
             f"{(sizing.gate_needed_bytes or 0) / GIB:.2f} GiB = {sizing.host_device_ratio:.3f} x "
             f"{(sizing.available_kv_bytes or 0) / GIB:.2f} GiB",
             str(right),
-            "pd_dram_size_per_dp_gb and pd_kv_cache_memory_bytes: auto",
+            size_by(ctx, engine, "dram_size_per_dp_GB") + ", and pin pd_kv_cache_memory_bytes likewise",
             severity=None if pinned else WARNING,
         )
 
@@ -294,26 +311,28 @@ def pool_not_wasted(ctx: Context, engine: Engine) -> Iterator[Problem]:
         return
     dram, need = ctx.offload_gib(engine), ctx.sizing(engine).recommended.dram_size_per_dp_GB
     if dram is not None and need and dram > TOO_LARGE * need:
-        yield Problem(f"{dram} GiB, {dram / need:.1f} x the need", str(need), "pd_dram_size_per_dp_gb: auto")
+        yield Problem(
+            f"{dram} GiB, {dram / need:.1f} x the need", str(need), size_by(ctx, engine, "dram_size_per_dp_GB")
+        )
 
 
 @rule(
     "PD-SPARSE-014",
     ERROR,
-    "dram_size_per_dp_GB is no whole number",
+    "a size of offload is no whole number",
     per="instance",
     source=f"{CONFIG}: int()",
     versions=">=0.26",
 )
 def dram_whole(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """vllm-ascend cuts 1.5 to 1, and text such as 36G fails. The unit is GiB (2**30 bytes) whatever the name says."""
-    for name in ("dram_size_per_dp_GB", "topk_buffer_size"):
+    for name, unit in (("dram_size_per_dp_GB", "GiB"), ("topk_buffer_size", "tokens")):
         value = engine.offload.get(name)
         if value is not None:
             known(value, name)
         whole = isinstance(value, int) or (isinstance(value, str) and value.strip().isdigit())
         if value is not None and (isinstance(value, bool) or not whole):
-            yield Problem(f"{name} {value!r}", "a whole number", f"set {name} to whole GiB or tokens")
+            yield Problem(f"{name} {value!r}", f"a whole number of {unit}", size_by(ctx, engine, name))
 
 
 @rule(
