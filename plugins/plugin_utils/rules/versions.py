@@ -29,6 +29,11 @@ DRIVER_MEMFABRIC = "25.5.1"
 DRIVER_CANN_9 = "25.0"
 
 
+def release(version: str) -> str:
+    """``0.26.0rc1`` -> ``0.26.0``."""
+    return ".".join(map(str, numbers(version)[:3]))
+
+
 @rule(
     "PD-VER-001",
     ERROR,
@@ -93,8 +98,11 @@ def driver_cann(ctx: Context, host: str) -> Iterator[Problem]:
     if ctx.vllm_ascend and in_range(ctx.vllm_ascend, ">=0.22"):
         version = str(ctx.fact(host, "npu.driver_version"))
         if numbers(version) < numbers(DRIVER_CANN_9):
+            cann = PAIRS.get(release(ctx.vllm_ascend), ("", "9"))[1]
             yield Problem(
-                f"driver {version} with vllm-ascend {ctx.vllm_ascend}", f"{DRIVER_CANN_9} or newer", "update it"
+                f"driver {version} with CANN {cann} of vllm-ascend {ctx.vllm_ascend}",
+                f"{DRIVER_CANN_9} or newer",
+                "update driver and firmware",
             )
 
 
@@ -151,8 +159,7 @@ def image_suffix(ctx: Context) -> Iterator[Problem]:
 def pair(ctx: Context) -> Iterator[Problem]:
     """Each vllm-ascend is made for one vLLM; others load and fail somewhere inside."""
     versions = ctx.plan.get("versions") or {}
-    ascend = ".".join(map(str, numbers(ctx.vllm_ascend)[:3]))
-    right = PAIRS.get(ascend, (None,))[0]
+    right = PAIRS.get(release(ctx.vllm_ascend), (None,))[0]
     if right and versions.get("vllm") and numbers(versions["vllm"]) != numbers(right):
         yield Problem(
             f"vLLM {versions['vllm']} with vllm-ascend {ctx.vllm_ascend}", f"vLLM {right}", "set pd_vllm_version"
@@ -177,7 +184,7 @@ def context_and_data(ctx: Context, engine: Engine) -> Iterator[Problem]:
 def known_version(ctx: Context) -> Iterator[Problem]:
     """Rules know vllm-ascend 0.22.1, 0.23.0 and 0.26.0; of others they assume what the nearest known one does."""
     version = ctx.vllm_ascend
-    if version and ".".join(map(str, numbers(version)[:3])) not in PAIRS:
+    if version and release(version) not in PAIRS:
         yield Problem(
             f"vllm-ascend {version}", "one of " + ", ".join(PAIRS), "read its release notes before you rely on this"
         )

@@ -616,7 +616,9 @@ EXAMPLES: dict[str, Example] = {
     "PD-VER-001": Example("context_parallel", planned("versions/vllm_ascend", "0.26.0rc1"), "p1", "0.26.0rc1", "<0.25"),
     "PD-VER-002": Example("sparse", planned("versions/vllm_ascend", "0.25.1rc1"), "d1", "0.25.1rc1", ">=0.26"),
     "PD-VER-003": Example("sparse", fact("d1", "npu/driver_version", "25.3.rc1"), "d1", "25.3.rc1", "25.5.1"),
-    "PD-VER-004": Example("mooncake", fact("d1", "npu/driver_version", "24.1.rc3"), "d1", "24.1.rc3", "25.0"),
+    "PD-VER-004": Example(
+        "mooncake", fact("d1", "npu/driver_version", "24.1.rc3"), "d1", "driver 24.1.rc3 with CANN 9.1.0", "25.0"
+    ),
     "PD-VER-005": Example(
         "mooncake",
         both(env("decode", "ASCEND_ENABLE_USE_FABRIC_MEM", "1"), fact("d1", "npu/driver_version", "25.3.0")),
