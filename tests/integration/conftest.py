@@ -73,6 +73,10 @@ def engines(services: list[Service]) -> list[Service]:
     return [service for service in services if service.planned["kind"] == "engine"]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.get_closest_marker("disturbs") is not None)
+
+
 @pytest.fixture(autouse=True)
 def logs_of_the_first_failure(request: pytest.FixtureRequest) -> Iterator[None]:
     """The first failed test shows the last lines of every container."""

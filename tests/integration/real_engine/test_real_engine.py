@@ -63,6 +63,7 @@ def test_the_transferred_cache_is_the_right_one(plan: dict[str, Any], decode: Se
     assert complete(plan, alone) == complete(plan, plan["proxy"]["url"])
 
 
+@pytest.mark.disturbs
 @pytest.mark.parametrize("process", ["vllm serve", "VLLM::EngineCore"])
 def test_a_killed_decode_engine_comes_back(plan: dict[str, Any], decode: Service, process: str) -> None:
     """Also when its core dies, upon which vLLM ends with 0: Docker would leave that alone, the launcher does not."""

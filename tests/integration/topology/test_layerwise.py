@@ -7,6 +7,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from .. import lab
 from .test_topology import changed, containers, post, without
 
@@ -20,6 +22,7 @@ def serves(plan: dict[str, Any]) -> bool:
     return bool(post(f"{plan['proxy']['url']}/v1/completions", body)["choices"][0]["text"].strip())
 
 
+@pytest.mark.disturbs
 def test_a_prefill_host_leaves_and_comes_back(hosts: dict[str, Any], plan: dict[str, Any], tmp_path: Path) -> None:
     name = [each for each in plan["instances"] if each["role"] == "prefill"][-1]["hosts"][0]
     smaller = without(name, plan["hosts"][name]["address"], tmp_path)

@@ -61,6 +61,7 @@ def changed(output: str) -> dict[str, int]:
     return {host: int(count) for host, count in re.findall(r"^(\S+)\s*: ok=\d+\s+changed=(\d+)", output, re.MULTILINE)}
 
 
+@pytest.mark.disturbs
 def test_a_decode_host_leaves_and_comes_back(hosts: dict[str, Any], plan: dict[str, Any], tmp_path: Path) -> None:
     url, name = plan["proxy"]["url"], [each for each in plan["instances"] if each["role"] == "decode"][-1]["hosts"][0]
     address = plan["hosts"][name]["address"]
