@@ -4,7 +4,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 PYTEST := pytest --quiet --durations=5
 SCENARIOS := default preflight
-LONG_SCENARIOS := change sparse_2p1d mooncake_layerwise mooncake context_parallel external_ranks xpyd aggregated real_engine
+LONG_SCENARIOS := change sparse_2p2d mooncake_layerwise mooncake context_parallel external_ranks xpyd aggregated real_engine
 
 .PHONY: help
 help: ## this list

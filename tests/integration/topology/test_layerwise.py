@@ -23,8 +23,8 @@ def serves(plan: dict[str, Any]) -> bool:
 
 
 @pytest.mark.disturbs
-def test_a_prefill_host_leaves_and_comes_back(hosts: dict[str, Any], plan: dict[str, Any], tmp_path: Path) -> None:
-    name = [each for each in plan["instances"] if each["role"] == "prefill"][-1]["hosts"][0]
+def test_a_decode_host_leaves_and_comes_back(hosts: dict[str, Any], plan: dict[str, Any], tmp_path: Path) -> None:
+    name = [each for each in plan["instances"] if each["role"] == "decode"][-1]["hosts"][0]
     smaller = without(name, plan["hosts"][name]["address"], tmp_path)
     before = containers(hosts)
     lab.ansible_playbook("site.yml", inventory=smaller)
