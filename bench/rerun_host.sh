@@ -8,6 +8,7 @@
 #   chips, pings (an address for each chip), model, paths, peers ("address port"), folders (config folders), services
 #   (containers), listeners ("address:port"), urls, builds (folders of builders), image (base image)
 set -euo pipefail
+PATH+=:/usr/local/Ascend/driver/tools # where the driver leaves hccn_tool
 
 all() { # the processes that were started beside each other; fails where one has
   local process
