@@ -53,7 +53,8 @@ class UserLayers:
             for name, layer in self._layers("vllm_args", role, host, instance):
                 meaning = self._draft.table.normalise(layer)
                 self._check_options(name, meaning, role, host)
-                usable = {key: value for key, value in meaning.items() if key not in misshapen(meaning)}
+                unusable = misshapen(meaning)
+                usable = {key: value for key, value in meaning.items() if key not in unusable}
                 merged.append(without_owned(usable, offload))
             self._options[instance, host] = merge(*merged)
         return self._options[instance, host]

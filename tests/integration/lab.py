@@ -82,6 +82,11 @@ def ansible_playbook(*arguments: str, inventory: str = INVENTORY) -> str:
     return output
 
 
+def changed(output: str) -> dict[str, int]:
+    """host -> tasks that changed something, from the recap of a playbook run."""
+    return {host: int(count) for host, count in re.findall(r"^(\S+)\s*: ok=\d+\s+changed=(\d+)", output, re.MULTILINE)}
+
+
 def plan(folder: Path) -> dict[str, Any]:
     """The plan of the inventory under test, with what the hosts show."""
     destination = folder / "plan.json"

@@ -27,12 +27,23 @@ SUBJECTS = {
 }
 
 
-def take(hosts: dict[str, Any]) -> dict[str, dict[str, list[str]]]:
-    """host -> subject -> lines."""
+def take(hosts: dict[str, Any], *subjects: str) -> dict[str, dict[str, list[str]]]:
+    """host -> subject -> lines, of all subjects or of these."""
     return {
-        name: {subject: host.check_output(command).splitlines() for subject, command in SUBJECTS.items()}
+        name: {subject: host.check_output(SUBJECTS[subject]).splitlines() for subject in subjects or SUBJECTS}
         for name, host in hosts.items()
     }
+
+
+def containers(hosts: dict[str, Any]) -> dict[str, str]:
+    """Container name -> id, image, state and start time, over all hosts."""
+    lines = [line for taken in take(hosts, "containers").values() for line in taken["containers"]]
+    return dict(line.split(maxsplit=1) for line in lines)
+
+
+def differing(before: dict[str, str], after: dict[str, str]) -> set[str]:
+    """Names of containers that are not as they were: made anew, restarted or gone."""
+    return {name for name in before if before[name] != after.get(name)}
 
 
 def main(destination: str) -> None:

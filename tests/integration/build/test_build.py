@@ -53,7 +53,7 @@ def of_services(hosts: dict[str, Any]) -> dict[str, list[str]]:
     """Names, ids and start times of the services' containers."""
     return {
         name: [line for line in subjects["containers"] if not line.startswith(f"/{BUILDER}")]
-        for name, subjects in snapshot.take(hosts).items()
+        for name, subjects in snapshot.take(hosts, "containers").items()
     }
 
 

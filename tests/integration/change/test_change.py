@@ -7,13 +7,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from .. import lab, snapshot
-
-
-def containers(hosts: dict[str, Any]) -> dict[str, str]:
-    """Container name -> id, image, state and start time, over all hosts."""
-    lines = [line for subjects in snapshot.take(hosts).values() for line in subjects["containers"]]
-    return dict(line.split(maxsplit=1) for line in lines)
+from .. import lab
+from ..snapshot import containers, differing
 
 
 def test_a_decode_value_restarts_decode_alone(hosts: dict[str, Any], plan: dict[str, Any]) -> None:
@@ -21,12 +16,12 @@ def test_a_decode_value_restarts_decode_alone(hosts: dict[str, Any], plan: dict[
     before = containers(hosts)
     changed = lab.ansible_playbook("site.yml", "--extra-vars", json.dumps({"decode_env": {"HCCL_BUFFSIZE": "401"}}))
     after = containers(hosts)
-    assert {name for name in before if before[name] != after[name]} == decode
+    assert differing(before, after) == decode
     assert "item=proxy)" in changed  # the run came as far as the proxy, and left it
 
     lab.ansible_playbook("site.yml")
     restored = containers(hosts)
-    assert {name for name in before if after[name] != restored[name]} == decode
+    assert differing(after, restored) == decode
 
 
 def test_check_mode_lists_what_it_would_do_where_docker_is_missing(hosts: dict[str, Any], plan: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 from .. import lab
-from .test_change import containers
+from ..snapshot import containers, differing
 
 FORK = {
     "pd_small_packet_gather": True,
@@ -45,7 +45,7 @@ def test_the_fork_is_built_for_both_and_gather_switched_by_decode_alone(
         before = containers(hosts)
         site(**FORK, decode_env={"VLLM_ASCEND_ENABLE_CPU_GATHER_H2D": "0"})
         after = containers(hosts)
-        assert {name for name in before if before[name] != after[name]} == {f"/{decode}"}
+        assert differing(before, after) == {f"/{decode}"}
         assert "CPU gather H2D enabled" not in on.check_output("docker logs %s 2>&1", decode)
 
         told = site(pd_small_packet_gather=True)  # with what upstream released

@@ -6,15 +6,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from .. import lab, snapshot
-
-RECAP = re.compile(r"^(\S+)\s*: ok=\d+\s+changed=(\d+)", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +30,7 @@ def test_second_run_left_everything_alone(hosts: dict[str, Any], before: dict[st
 def test_check_mode_has_nothing_to_change_and_changes_nothing(
     hosts: dict[str, Any], before: dict[str, dict[str, list[str]]]
 ) -> None:
-    changed = {host: int(count) for host, count in RECAP.findall(lab.ansible_playbook("site.yml", "--check", "--diff"))}
+    changed = lab.changed(lab.ansible_playbook("site.yml", "--check", "--diff"))
     assert set(hosts) <= set(changed)
     assert {host: count for host, count in changed.items() if count} == {}
     assert snapshot.take(hosts) == before

@@ -8,7 +8,6 @@ They run on the deployed cluster of guide 1 and leave it as it was.
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 from .. import lab, snapshot
+from ..lab import changed
 
 REGISTRY = "10.88.0.5:5000/built"
 # A name as a ready-made image would have: rules read version and chip from it.
@@ -35,17 +35,13 @@ def play(playbook: str, **variables: Any) -> str:
     return lab.ansible_playbook(playbook, "--extra-vars", json.dumps(variables))
 
 
-def changed(output: str) -> dict[str, int]:
-    return {host: int(count) for host, count in re.findall(r"^(\S+)\s*: ok=\d+\s+changed=(\d+)", output, re.MULTILINE)}
-
-
 def names(host: Any) -> set[str]:
     told: str = host.check_output("docker images --format '{{.Repository}}:{{.Tag}}'")
     return set(told.split())
 
 
 def containers(host: Any) -> list[str]:
-    return snapshot.take({"host": host})["host"]["containers"]
+    return snapshot.take({"host": host}, "containers")["host"]["containers"]
 
 
 def image_of(host: Any, container: str) -> str:

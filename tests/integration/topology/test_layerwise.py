@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 
 from .. import lab
-from .test_topology import changed, containers, post, without
-
-
-def restarted(before: dict[str, str], after: dict[str, str]) -> set[str]:
-    return {name for name in before if before[name] != after.get(name)}
+from ..lab import changed
+from ..snapshot import containers, differing
+from .test_topology import post, without
 
 
 def serves(plan: dict[str, Any]) -> bool:
@@ -29,10 +27,10 @@ def test_a_decode_host_leaves_and_comes_back(hosts: dict[str, Any], plan: dict[s
     before = containers(hosts)
     lab.ansible_playbook("site.yml", inventory=smaller)
     without_it = containers(hosts)
-    assert restarted(before, without_it) == {"/pd-proxy"}
+    assert differing(before, without_it) == {"/pd-proxy"}
     assert serves(plan)
     assert set(changed(lab.ansible_playbook("site.yml", inventory=smaller)).values()) == {0}
 
     lab.ansible_playbook("site.yml")  # its engine still runs, so that only the proxy has news
-    assert restarted(without_it, containers(hosts)) == {"/pd-proxy"}
+    assert differing(without_it, containers(hosts)) == {"/pd-proxy"}
     assert serves(plan)

@@ -14,13 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
-from .. import lab, snapshot
-
-
-def containers(hosts: dict[str, Any]) -> dict[str, str]:
-    """Container name -> id, image, state and start time, over all hosts."""
-    lines = [line for subjects in snapshot.take(hosts).values() for line in subjects["containers"]]
-    return dict(line.split(maxsplit=1) for line in lines)
+from .. import lab
+from ..lab import changed
+from ..snapshot import containers, differing
 
 
 def without(name: str, address: str, folder: Path) -> str:
@@ -57,10 +53,6 @@ def refused(*arguments: str, inventory: str = lab.INVENTORY) -> str:
     return " ".join(str(told.value).split())
 
 
-def changed(output: str) -> dict[str, int]:
-    return {host: int(count) for host, count in re.findall(r"^(\S+)\s*: ok=\d+\s+changed=(\d+)", output, re.MULTILINE)}
-
-
 @pytest.mark.disturbs
 def test_a_decode_host_leaves_and_comes_back(hosts: dict[str, Any], plan: dict[str, Any], tmp_path: Path) -> None:
     url, name = plan["proxy"]["url"], [each for each in plan["instances"] if each["role"] == "decode"][-1]["hosts"][0]
@@ -94,7 +86,7 @@ def test_a_decode_host_leaves_and_comes_back(hosts: dict[str, Any], plan: dict[s
     assert decoders(url) == others, "check mode tells the proxy nothing"
     lab.ansible_playbook("site.yml")
     after = containers(hosts)
-    assert {each for each in before if before[each] != after[each]} == own
+    assert differing(before, after) == own
     assert decoders(url) == everyone
     for turn in range(2 * len(everyone)):  # each of them has its turn
         body = {"model": plan["model"]["name"], "prompt": f"prompt {turn}", "max_tokens": 4}
