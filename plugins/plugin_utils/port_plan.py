@@ -14,9 +14,12 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.memcache im
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.ports import (
     HCCL_SPAN,
     HCCL_STEP,
+    KV_CONTROL,
+    KV_NUMBER,
     LAST_PORT,
     MEMFABRIC_FIRST_PORT,
     MEMFABRIC_STORE_PORT,
+    OFFLOAD_STORE,
     PortBook,
     PortRange,
 )
@@ -26,8 +29,6 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.topology im
 
 RPC_PORT = 13389
 
-_KV = "KV transfer control"
-_KV_NAME = "KV transfer control (its number only, not bound)"
 
 KvConfigs = Mapping[tuple[str, str], Mapping[str, Any]]
 
@@ -142,7 +143,7 @@ class _Allocation:
                         first,
                         first + engine.local_ranks - 1,
                         engine.name,
-                        "MemFabric store of the offload pool",
+                        OFFLOAD_STORE,
                         "127.0.0.1",
                     )
 
@@ -240,7 +241,7 @@ class _Allocation:
         base = own or self.settings.of_host(head.host, f"{instance.role}_kv_port")
         if (base is not None) != stated:
             return
-        others = [e for h in instance.hosts for e in self.book.on(h) if e.purpose in (_KV, _KV_NAME)]
+        others = [e for h in instance.hosts for e in self.book.on(h) if e.purpose in (KV_CONTROL, KV_NUMBER)]
         taken = any(e.owner.startswith(instance.role) for e in others)
         spans = [(engine.host, *_share(engine, instance)) for engine in instance.engines]
         if base is None:
@@ -265,7 +266,7 @@ class _Allocation:
     def _note_kv(self, engine: Engine, instance: Instance, base: int) -> None:
         listens = connectors.listens_on_kv_ports(self.kv_configs[engine.role, engine.host], engine.role)
         offset, length = _share(engine, instance)
-        first, purpose, address = base + offset, _KV if listens else _KV_NAME, self.hosts[engine.host].address
+        first, purpose, address = base + offset, KV_CONTROL if listens else KV_NUMBER, self.hosts[engine.host].address
         self._note(engine.host, first, first + length - 1, engine.name, purpose, address)
 
     def _hccl(self) -> None:

@@ -16,8 +16,15 @@ LAST_PORT = 65535
 HCCL_SPAN = 32
 HCCL_STEP = 100
 
-MEMFABRIC_STORE_PORT = 8500  # loopback store of the offload pool, one port per data-parallel rank of a host
-MEMFABRIC_FIRST_PORT = 9000  # workers of a MemFabric connector choose freely from here on
+# What the port table calls them. Rules and tests tell ports apart by it.
+KV_CONTROL = "KV transfer control"
+KV_NUMBER = f"{KV_CONTROL} (its number only, not bound)"  # where ranks only tell each other apart by it
+OFFLOAD_STORE = "MemFabric store of the offload pool"
+
+#: Loopback store of the offload pool: 8500 + device // world size, so one port per data-parallel rank of a host.
+MEMFABRIC_STORE_PORT = 8500
+#: Workers of a MemFabric connector choose from here upwards (MF_CONFIG_STORE_PORT_START of memfabric_hybrid 1.2).
+MEMFABRIC_FIRST_PORT = 9000
 
 
 @dataclass(frozen=True)

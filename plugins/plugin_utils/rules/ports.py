@@ -9,18 +9,10 @@ from typing import Any
 
 from .. import connectors
 from ..findings import ERROR, WARNING
+from ..ports import KV_CONTROL, KV_NUMBER, MEMFABRIC_FIRST_PORT, MEMFABRIC_STORE_PORT, OFFLOAD_STORE
 from .context import Context, Engine, covers, is_own, known, targets
 from .registry import REPORT, Problem, rule
 
-#: MemFabric picks its control ports upwards from here (MF_CONFIG_STORE_PORT_START of memfabric_hybrid 1.2).
-MEMFABRIC_FIRST = 9000
-#: Loopback store of the offload pool: 8500 + device // world size, so 8500 for whoever sees device 0.
-OFFLOAD_STORE = 8500
-#: What the plan calls two of the purposes in its table of ports.
-OFFLOAD_STORE_PURPOSE = "MemFabric store of the offload pool"
-KV_PURPOSE = "KV transfer control"
-#: What it calls numbers that only tell ranks apart.
-UNBOUND_PURPOSE = "KV transfer control (its number only, not bound)"
 KV_PORT_DOC = "vllm-ascend docs/source/tutorials/features/pd_disaggregation_mooncake_multi_node.md"
 
 
@@ -73,7 +65,7 @@ def own_ports_differ(ctx: Context, host: str) -> Iterator[Problem]:
         for other in ports[index + 1 :]:
             if int(other["first"]) > int(one["last"]):
                 break
-            if one["purpose"] == other["purpose"] == OFFLOAD_STORE_PURPOSE:
+            if one["purpose"] == other["purpose"] == OFFLOAD_STORE:
                 continue  # two engines that offload: PD-PORT-008
             apart = "" if same_address(one.get("bind"), other.get("bind")) else ", on different addresses"
             yield Problem(
@@ -104,7 +96,7 @@ def outside_mooncake_band(ctx: Context, host: str) -> Iterator[Problem]:
         return
     first, last = mooncake_band(ctx, host)
     for port in fixed_ports(ctx, host):
-        if overlap(port, {"first": first, "last": last}) and port["purpose"] != UNBOUND_PURPOSE:
+        if overlap(port, {"first": first, "last": last}) and port["purpose"] != KV_NUMBER:
             yield Problem(
                 f"{text(port)} lies in {first}-{last}",
                 f"{last + 1} or above, or below {first}",
@@ -198,12 +190,12 @@ def outside_memfabric_block(ctx: Context, host: str) -> Iterator[Problem]:
     ranks = sum(len(engine.devices) for engine in ctx.on(host) if engine.uses_memfabric)
     if not ranks:
         return
-    block = {"first": MEMFABRIC_FIRST, "last": MEMFABRIC_FIRST + 2 * ranks - 1}
+    block = {"first": MEMFABRIC_FIRST_PORT, "last": MEMFABRIC_FIRST_PORT + 2 * ranks - 1}
     for port in fixed_ports(ctx, host):
         if overlap(port, block):
             yield Problem(
                 f"{text(port)} lies in {span(block)}, which {ranks} MemFabric ranks fill",
-                f"{block['last'] + 1} or above, or below {MEMFABRIC_FIRST}",
+                f"{block['last'] + 1} or above, or below {MEMFABRIC_FIRST_PORT}",
                 f"set another port for {port['owner']}",
             )
 
@@ -264,14 +256,14 @@ def one_offload_engine(ctx: Context, host: str) -> Iterator[Problem]:
         )
     groups = sum(engine.local_ranks for engine in engines)
     ports = fixed_ports(ctx, host)
-    if not groups or any(port["purpose"] == OFFLOAD_STORE_PURPOSE for port in ports):
+    if not groups or any(port["purpose"] == OFFLOAD_STORE for port in ports):
         return  # stores that the plan knows of are compared with every other port anyway
-    store = {"first": OFFLOAD_STORE, "last": OFFLOAD_STORE + groups - 1}
+    store = {"first": MEMFABRIC_STORE_PORT, "last": MEMFABRIC_STORE_PORT + groups - 1}
     for port in ports:
         if overlap(port, store) and same_address(port.get("bind"), "127.0.0.1"):
             yield Problem(
                 f"{text(port)} lies on the offload store's {span(store)}",
-                f"{store['last'] + 1} or above, or below {OFFLOAD_STORE}",
+                f"{store['last'] + 1} or above, or below {MEMFABRIC_STORE_PORT}",
                 f"set another port for {port['owner']} ({port['purpose']})",
             )
 
@@ -389,7 +381,7 @@ def has_ports(ctx: Context, engine: Engine) -> Iterator[Problem]:
         if not bases:
             yield Problem(f"{engine.name} has no kv_port", "a kv_port", f"set {engine.role}_kv_port")
         for base in bases:
-            transfer = [port for port in owned if str(port["purpose"]).startswith(KV_PURPOSE)]
+            transfer = [port for port in owned if str(port["purpose"]).startswith(KV_CONTROL)]
             # an external rank starts at base + rank x tensor parallel size, so at or above the base
             if not any(int(port["last"]) >= base for port in transfer):
                 yield Problem(f"kv_port {base} of {engine.name} is not in the port table", "listed", REPORT)

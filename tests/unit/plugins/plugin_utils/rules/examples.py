@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.rules.ports import UNBOUND_PURPOSE
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.ports import KV_NUMBER
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import TRANSFER_DIR
 from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.clusters import GIB, Facts, Plan
 
@@ -396,7 +396,7 @@ EXAMPLES: dict[str, Example] = {
     # ---- ports ----
     "PD-PORT-001": Example("sparse", port("p1", 29180), "p1", "29180", "above"),
     "PD-PORT-002": Example(
-        "mooncake", port("p1", 25000), "p1", "20000-35999", "36000", quiet=port("d1", 30100, purpose=UNBOUND_PURPOSE)
+        "mooncake", port("p1", 25000), "p1", "20000-35999", "36000", quiet=port("d1", 30100, purpose=KV_NUMBER)
     ),
     "PD-PORT-003": Example("sparse", port("d1", 65530, 65545), "d1", "65530-65545", "65520"),
     "PD-PORT-004": Example("sparse", listener("d1", 29181), "d1", "nginx, pid 77"),
