@@ -26,8 +26,8 @@ def probe_facts(results: dict[str, dict[str, Any]], pings: dict[str, dict[str, A
     return {host: probes.facts_of(result, (pings or {}).get(host)) for host, result in results.items()}
 
 
-def probe_pings(plan: dict[str, Any], results: dict[str, dict[str, Any]], host: str) -> dict[str, list[str]]:
-    return probes.pings(plan, probe_facts(results), host)
+def probe_pings(plan: dict[str, Any], results: dict[str, dict[str, Any]]) -> dict[str, dict[str, list[str]]]:
+    return probes.pings(plan, probe_facts(results))
 
 
 def wire_test_sides(plan: dict[str, Any], size_bytes: int, timeout_s: int) -> list[dict[str, Any]]:

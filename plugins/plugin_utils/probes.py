@@ -24,16 +24,20 @@ def facts_of(result: Mapping[str, Any], pinged: Mapping[str, Any] | None = None)
     return facts
 
 
-def pings(plan: Mapping[str, Any], facts: Mapping[str, Mapping[str, Any]], host: str) -> dict[str, list[str]]:
-    """``{hccs: [...], roce: [...]}``: one address for each chip of the host, and at least one of each peer.
+def pings(plan: Mapping[str, Any], facts: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, list[str]]]:
+    """Host to ``{hccs: [...], roce: [...]}``: one address for each of its chips, and at least one of each peer.
 
     Chip n pings chip n of one peer, chip n + 1 chip n + 1 of the next: all chips and all peers, but not all pairs.
     """
     ctx = Context(plan, facts)
+    return {host: _pings(ctx, host) for host in plan["hosts"]}
+
+
+def _pings(ctx: Context, host: str) -> dict[str, list[str]]:
     peers = ping_peers(ctx, host)
     wanted: dict[str, list[str]] = {}
     for method in METHODS:
         known = [found for peer in peers.get(method, ()) if (found := chip_addresses(ctx, peer, method))]
-        chips = max(len((plan["hosts"].get(host) or {}).get("devices") or ()), len(known)) if known else 0
+        chips = max(len(ctx.plan["hosts"][host].get("devices") or ()), len(known)) if known else 0
         wanted[method] = [known[n % len(known)][n % len(known[n % len(known)])] for n in range(chips)]
     return wanted

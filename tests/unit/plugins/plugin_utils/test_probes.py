@@ -27,15 +27,15 @@ def test_pings_of_a_later_task_join_the_facts() -> None:
 
 def test_decode_pings_each_chip_of_prefill_over_hccs() -> None:
     plan, facts = cluster("sparse")
-    assert probes.pings(plan, facts, "p1") == {"hccs": [], "roce": []}
-    wanted = probes.pings(plan, facts, "d1")
+    assert probes.pings(plan, facts)["p1"] == {"hccs": [], "roce": []}
+    wanted = probes.pings(plan, facts)["d1"]
     assert wanted["hccs"] == [chip["vnic"] for chip in facts["p1"]["hccn"]["chips"]]
     assert wanted["roce"] == []
 
 
 def test_chips_are_shared_out_over_several_peers() -> None:
     plan, facts = cluster("sparse_2p")
-    wanted = probes.pings(plan, facts, "d1")["hccs"]
+    wanted = probes.pings(plan, facts)["d1"]["hccs"]
     assert len(wanted) == 16
     for peer in ("p1", "p2"):
         assert len({chip["vnic"] for chip in facts[peer]["hccn"]["chips"]}.intersection(wanted)) == 8
@@ -44,7 +44,7 @@ def test_chips_are_shared_out_over_several_peers() -> None:
 def test_mooncake_and_instances_over_hosts_ping_over_roce() -> None:
     plan, facts = cluster("data_parallel")
     addresses = {host: {chip["ip"] for chip in seen["hccn"]["chips"]} for host, seen in facts.items()}
-    wanted = probes.pings(plan, facts, "d1")
+    wanted = probes.pings(plan, facts)["d1"]
     assert wanted["hccs"] == []
     assert addresses["p1"].intersection(wanted["roce"]) and addresses["d2"].intersection(wanted["roce"])
     assert not addresses["d1"].intersection(wanted["roce"])
@@ -61,4 +61,4 @@ def test_a_ping_that_was_not_made_is_a_check_that_was_not_made() -> None:
 def test_peers_whose_addresses_are_not_known_are_not_pinged() -> None:
     plan, facts = cluster("sparse")
     facts["p1"] = {"unreachable": "timed out"}
-    assert probes.pings(plan, facts, "d1") == {"hccs": [], "roce": []}
+    assert probes.pings(plan, facts)["d1"] == {"hccs": [], "roce": []}
