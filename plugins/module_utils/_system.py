@@ -107,7 +107,7 @@ def hosts_file(tree: Tree, hostname: str, reasons: list[str]) -> dict[str, Any]:
 def firewall(tree: Tree, runner: Runner) -> dict[str, Any]:
     """Which firewall service runs, policy and number of rules of iptables' INPUT chain, and nftables' input chains.
 
-    Chains are read only where the kernel has their tables loaded already: asking would load them.
+    Chains are read only where the kernel has their tables already: asking would load them.
     """
     found: dict[str, Any] = {
         "services": {},
@@ -122,21 +122,36 @@ def firewall(tree: Tree, runner: Runner) -> dict[str, Any]:
         states = runner.run([systemctl, "is-active", *names], timeout_s=5.0).stdout.split()
         if len(states) == len(names):
             found["services"] = dict(zip(names, states))
-    loaded = {module for module in ("nf_tables", "iptable_filter") if tree.exists("/sys/module/" + module)}
+    reasons: list[str] = []
+    tables = filter_tables(tree, platform.release(), reasons)
     iptables, nft = find_tool("iptables"), find_tool("nft")
-    if not loaded:
-        found["reason"] = "input chains not read: no kernel module with a filter table is loaded"
+    if not tables:
+        why_not = ["no filter table is loaded into the kernel or known to be built into it", *reasons]
+        found["reason"] = "input chains not read: " + "; ".join(why_not)
     elif not iptables and not nft:
         found["reason"] = "input chains not read: neither iptables nor nft is installed"
-    if iptables and loaded:
+    if iptables and tables:
         ran = runner.run([iptables, "-w", "2", "-S", "INPUT"], timeout_s=5.0)
         found["input_policy"], found["input_rules"] = parse_input_chain(ran.stdout)
         found["reason"] = ran.reason
-    if nft and "nf_tables" in loaded:
+    if nft and "nf_tables" in tables:
         ran = runner.run([nft, "--json", "list", "chains"], timeout_s=5.0)
         found["nft_input"] = parse_nft_chains(ran.stdout)
         found["reason"] = found["reason"] or ran.reason
     return found
+
+
+def filter_tables(tree: Tree, kernel: str, reasons: list[str]) -> set[str]:
+    """Which of nf_tables and iptable_filter can be asked without a module being loaded for it.
+
+    One that is built in has no folder in /sys/module. A kernel without /proc/modules takes no modules at all.
+    """
+    names = {"nf_tables", "iptable_filter"}
+    if not tree.exists("/proc/modules"):
+        return names
+    builtin = tree.text(f"/lib/modules/{kernel}/modules.builtin", reasons) or ""
+    files = {line.rpartition("/")[2].partition(".")[0] for line in builtin.splitlines()}
+    return {name for name in names if name in files or tree.exists("/sys/module/" + name)}
 
 
 def parse_nft_chains(text: str) -> list[dict[str, str]]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import platform
 import socket
 import sys
 from collections.abc import Callable
@@ -272,14 +273,43 @@ def test_nft_chains() -> None:
     assert _system.parse_nft_chains("Operation not permitted") == []
 
 
-def test_firewall_with_nft_alone(host: Host, tool: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+BUILTIN = f"/lib/modules/{platform.release()}/modules.builtin"
+
+
+@pytest.mark.parametrize(
+    "shows",
+    [
+        {"/proc/modules": "", "/sys/module/nf_tables/": ""},
+        {"/proc/modules": "", BUILTIN: "kernel/net/netfilter/nf_tables.ko\n"},
+        {"/proc/": ""},
+    ],
+    ids=["loaded", "built in", "a kernel that takes no modules"],
+)
+def test_firewall_with_nft_alone(
+    host: Host, tool: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch, shows: dict[str, str]
+) -> None:
     place = tool("nft", f"cat <<'END'\n{CHAINS}\nEND")
     monkeypatch.setattr(_system, "find_tool", lambda name: str(place) if name == "nft" else None)
-    seen = _system.firewall(Tree(str(host({"/sys/module/nf_tables/": ""}))), Runner(Deadline(10)))
+    seen = _system.firewall(Tree(str(host(shows))), Runner(Deadline(10)))
     assert [chain["policy"] for chain in seen["nft_input"]] == ["drop"]
     assert (seen["input_policy"], seen["reason"]) == (None, None)
-    # Without the module loaded, asking would load it.
-    assert _system.firewall(Tree("/nonexistent"), Runner(Deadline(10)))["nft_input"] == []
+
+
+@pytest.mark.parametrize(
+    ("builtin", "more"),
+    [
+        ({BUILTIN: "kernel/net/ipv4/tcp_cubic.ko\n"}, ""),
+        ({}, f"; {BUILTIN}: No such file or directory"),
+    ],
+)
+def test_firewall_that_asking_would_load(
+    host: Host, tool: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch, builtin: dict[str, str], more: str
+) -> None:
+    place = tool("nft", f"cat <<'END'\n{CHAINS}\nEND")
+    monkeypatch.setattr(_system, "find_tool", lambda name: str(place) if name == "nft" else None)
+    seen = _system.firewall(Tree(str(host({"/proc/modules": "", **builtin}))), Runner(Deadline(10)))
+    nothing = "input chains not read: no filter table is loaded into the kernel or known to be built into it"
+    assert (seen["nft_input"], seen["reason"]) == ([], nothing + more)
 
 
 @given(
