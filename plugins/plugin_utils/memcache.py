@@ -47,9 +47,9 @@ def meta_conf(meta: MetaAddress) -> dict[str, Any]:
     }
 
 
-def local_conf(meta: MetaAddress, ranks: int, protocol: str, dram_size: str) -> dict[str, Any]:
+def local_conf(meta: MetaAddress, ranks: int, protocol: str, dram_size: str, hcom_url: str | None) -> dict[str, Any]:
     """``dram_size`` is what every rank gives; ``ranks`` all ranks of the cluster that take part."""
-    return {
+    conf = {
         "ock.mmc.meta_service_url": meta.service_url,
         "ock.mmc.local_service.config_store_url": meta.config_store_url,
         "ock.mmc.log_level": "info",
@@ -57,3 +57,4 @@ def local_conf(meta: MetaAddress, ranks: int, protocol: str, dram_size: str) -> 
         "ock.mmc.local_service.protocol": protocol,
         "ock.mmc.local_service.dram.size": dram_size,
     }
+    return conf | ({"ock.mmc.local_service.hcom_url": hcom_url} if hcom_url else {})

@@ -237,6 +237,7 @@ class ServicePlanner:
             sum(len(engine.devices) for engine in draft.memcache_engines),
             self._settings.of_host(host, "memcache_protocol"),
             draft.sizes[instance].memcache_dram,
+            self._settings.of_host(host, "memcache_hcom_url"),
         )
         return {memcache.LOCAL_FILE: {"format": "properties", "content": content}}
 

@@ -241,6 +241,14 @@ SECTIONS: tuple[tuple[str, tuple[Variable, ...]], ...] = (
             ),
             Variable("memcache_protocol", "str", "how KV moves between host memory and chips", "host_shm", HOST),
             Variable(
+                "memcache_hcom_url",
+                "str",
+                "for `host_rdma`, `host_urma` and `host_tcp`: where this host's ranks are met, `tcp://ADDRESS:PORT` "
+                "with the address of its RDMA card (default: MemCache's own `tcp://127.0.0.1:7000`)",
+                None,
+                HOST,
+            ),
+            Variable(
                 "memcache_dram_size",
                 "str",
                 "host memory that every prefill rank gives, whole GiB such as `10G`, or `auto`",

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -262,7 +263,7 @@ def shared_memory(ctx: Context, host: str) -> Iterator[Problem]:
 @rule(
     "PD-MMC-006",
     ERROR,
-    "MemCache's protocol is unknown or not the recommended one",
+    "MemCache's protocol or hcom_url is wrong, or not the recommended one",
     per="instance",
     source="memcache_hybrid local_service.protocol",
 )
@@ -270,12 +271,13 @@ def protocol(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """The protocol decides where the pool's memory comes from. On A3 over HCCS upstream recommends device_sdma; guide 1
     has host_shm, which works and is noted.
 
-    host_rdma, host_urma and host_tcp meet at hcom_url, which the plan leaves at MemCache's own tcp://127.0.0.1:7000 (a
-    warning).
+    host_rdma, host_urma and host_tcp meet at hcom_url (memcache_hcom_url), which is MemCache's own
+    tcp://127.0.0.1:7000 if left out (a warning).
     """
     if not engine.uses_memcache:
         return
     value = local(ctx, engine).get(LOCAL + "protocol")
+    hcom = local(ctx, engine).get(LOCAL + "hcom_url")
     if value not in PROTOCOLS:
         near = dict(unknown_keys([str(value)], PROTOCOLS)).get(str(value))
         yield Problem(f"protocol {value}", near or ", ".join(PROTOCOLS), "set memcache_protocol")
@@ -283,13 +285,15 @@ def protocol(ctx: Context, engine: Engine) -> Iterator[Problem]:
         yield Problem(
             "protocol host_shm", "device_sdma on A3 over HCCS", "memcache_protocol: device_sdma", severity=INFO
         )
-    elif str(value).startswith("host_") and not local(ctx, engine).get(LOCAL + "hcom_url"):
+    elif str(value).startswith("host_") and not hcom:
         yield Problem(
             f"protocol {value}, hcom_url left at tcp://127.0.0.1:7000",
-            "device_sdma on A3 over HCCS, device_rdma elsewhere",
-            "set memcache_protocol",
+            "device_sdma on A3 over HCCS, device_rdma elsewhere; or the address of the host's RDMA card",
+            "set memcache_protocol, or memcache_hcom_url of each host",
             severity=WARNING,
         )
+    if hcom and not re.fullmatch(r"tcp://\S+:\d+", str(hcom)):
+        yield Problem(f"hcom_url {hcom}", "tcp://ADDRESS:PORT", "set memcache_hcom_url")
 
 
 @rule(

@@ -248,6 +248,17 @@ def test_memcache_dram_auto() -> None:
     )
 
 
+def test_memcache_over_rdma_is_met_at_each_hosts_own_card() -> None:
+    inventory, groups = cluster(prefill=2, memcache_protocol="host_rdma")
+    url = "ock.mmc.local_service.hcom_url"
+    for name in ("p1", "p2"):
+        inventory[name]["memcache_hcom_url"] = f"tcp://192.0.2.{name[1]}:7000"
+    made = plan(inventory, groups)
+    locals_ = [service(made, f"prefill-{name}")["files"]["mmc-local.conf"]["content"] for name in ("p1", "p2")]
+    assert [local[url] for local in locals_] == ["tcp://192.0.2.1:7000", "tcp://192.0.2.2:7000"]
+    assert "PD-MMC-006" not in {finding.rule for finding in judge(made, None).findings}
+
+
 def test_meta_of_two_prefill_hosts_is_reached_by_address() -> None:
     made = plan(*cluster(prefill=2))
     meta = service(made, "memcache-meta")["files"]["mmc-meta.conf"]["content"]

@@ -933,6 +933,7 @@ MORE: dict[str, tuple[Example, ...]] = {
     "PD-MMC-006": (
         Example("sparse", mmc("ock.mmc.local_service.protocol", "host_shm"), "p1", "host_shm", "device_sdma", "info"),
         Example("sparse", mmc("ock.mmc.local_service.protocol", "host_tcp"), "p1", "7000", severity="warning"),
+        Example("sparse", mmc("ock.mmc.local_service.hcom_url", "192.0.2.10:7000"), "p1", "192.0.2.10", "tcp://"),
     ),
     "PD-CONN-007": (
         Example("sparse", store("backend", "memcahe"), "p1", "memcahe", "memcache"),
