@@ -16,7 +16,8 @@ PLAN_RULES: Mapping[str, str] = {
     "facts and -e say of every host. Vars of a play, block, role or task hold for the hosts of that play only.",
     "variable-type": "The value cannot be read as the variable's type, so it is ignored until it is corrected.",
     "variable-choice": "The variable takes one of a few words, and this is none of them.",
-    "variable-differs": "The variable holds for the whole cluster, but two hosts state different values.",
+    "variable-differs": "The variable holds for the whole cluster, but two hosts state different values. What is built "
+    "is stated for all hosts or for none: one image serves them all, so that prefill and decode are alike.",
     "no-hosts": "A role without hosts cannot be served.",
     "one-proxy": "Upstream's proxies keep the load of the backends to themselves, so two of them would fight.",
     "model-path": "Every engine reads the model from a folder on its own host; nothing here copies weights.",

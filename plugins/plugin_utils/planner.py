@@ -68,6 +68,8 @@ def plan(
     service_planner = ServicePlanner(draft)
     proxy = service_planner.proxy(engines)
     services = service_planner.services(engines, proxy)
+    if draft.profile_value("pd_build"):
+        draft.settings.check_builds()
     _note_gather(draft)
     return {
         "schema": SCHEMA,

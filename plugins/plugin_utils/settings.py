@@ -7,10 +7,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._text import mask_credentials
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.findings import ERROR, WARNING, Finding
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.plan_rules import PLAN_RULES
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.profiles import Profile
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import (
+    BUILT,
     FROM_PROFILE,
     OWN_PREFIXES,
     VARIABLES,
@@ -91,17 +93,37 @@ class Settings:
         """The one value of the cluster."""
         if name not in self._cluster:
             stated = {host: self.of_host(host, name) for host in self.hosts if self.is_set(host, name)}
-            values = list(stated.values())
-            if any(value != values[0] for value in values[1:]):
-                listing = "; ".join(f"{host}: {value!r}" for host, value in list(stated.items())[:4])
-                self._report.add(
-                    "variable-differs",
-                    f"{name} differs between hosts ({listing})",
-                    "one value for the whole cluster",
-                    f"set {name} in group_vars/all only",
-                )
-            self._cluster[name] = values[0] if values else None
+            self._compare(name, stated)
+            self._cluster[name] = next(iter(stated.values()), None)
         return _first(self._cluster[name], default, name)
+
+    def check_builds(self) -> None:
+        """Report what is to be built where hosts do not agree, also where only some of them say it: what one host
+        builds serves all, and what each builds for itself must be the same.
+        """
+        for name in BUILT:
+            self._compare(name, {host: self._inventory[host].get(name) for host in self.hosts})
+
+    def _compare(self, name: str, values: Mapping[str, Any]) -> None:
+        """Report a value that is not the same on all these hosts; ``None``: not set."""
+        sides: list[tuple[Any, list[str]]] = []
+        for host, value in values.items():
+            side = next((hosts for other, hosts in sides if other == value), None)
+            if side is None:
+                sides.append((value, [host]))
+            else:
+                side.append(host)
+        if len(sides) > 1:
+            listing = "; ".join(
+                f"{_some(hosts)}: {'not set' if value is None else mask_credentials(repr(value))}"
+                for value, hosts in sides
+            )
+            self._report.add(
+                "variable-differs",
+                f"{name} differs between hosts ({listing})",
+                "one value for the whole cluster",
+                f"set {name} in group_vars/all only",
+            )
 
     def check_names(self) -> None:
         """Report variables that look like ours but are not. Under a prefix that others use too it is a warning, unless

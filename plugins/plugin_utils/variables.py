@@ -336,22 +336,26 @@ def _expand() -> dict[str, Variable]:
 
 VARIABLES: Mapping[str, Variable] = _expand()
 
-#: Variables of roles that rules ask for; the role has default and meaning, the plan's settings hold what is stated.
-OF_ROLES = ("container_transfer_dir", "vllm_build_soc_version", "vllm_build_vllm_ascend_repo")
+#: Variables of roles that say what goes into an image. One image serves all hosts, so all state the same.
+BUILT = (
+    *("memcache_memfabric_ref", "memcache_memfabric_repo", "memcache_method", "memcache_ref", "memcache_repo"),
+    *("memcache_version", "memfabric_method", "memfabric_ref", "memfabric_repo", "memfabric_version"),
+    *("vllm_build_extra_packages", "vllm_build_soc_version", "vllm_build_vllm_ascend_ref"),
+    *("vllm_build_vllm_ascend_repo", "vllm_build_vllm_ref", "vllm_build_vllm_repo"),
+)
+#: Variables of roles that the planner reads; the role has default and meaning, the plan's settings hold what is stated.
+OF_ROLES = (*BUILT, "container_transfer_dir")
 #: Default of ``container_transfer_dir``.
 TRANSFER_DIR = "/var/lib/vllm-ascend-pd"
 
 #: All that the roles which are set up by variables have in their own defaults: not the planner's, but known.
 ROLE_DEFAULTS = (
+    *OF_ROLES,
     *("container_build_environment_scripts", "container_build_mounts", "container_build_timeout_s"),
     *("container_controller_dir", "container_keep_builds"),
     *("container_git_ssl_verify", "container_pip_extra_index_urls", "container_pip_index_url"),
-    *("container_pip_trusted_hosts", "container_proxy_environment", "container_transfer_dir"),
-    *("memcache_git_prefix", "memcache_memfabric_ref", "memcache_memfabric_repo", "memcache_method", "memcache_ref"),
-    *("memcache_repo", "memcache_version", "memfabric_git_prefix", "memfabric_method", "memfabric_ref"),
-    *("memfabric_repo", "memfabric_version", "proxy_drain_timeout_s", "vllm_build_extra_packages"),
-    *("vllm_build_git_prefix", "vllm_build_soc_version", "vllm_build_vllm_ascend_ref", "vllm_build_vllm_ascend_repo"),
-    *("vllm_build_vllm_ref", "vllm_build_vllm_repo"),
+    *("container_pip_trusted_hosts", "container_proxy_environment"),
+    *("memcache_git_prefix", "memfabric_git_prefix", "proxy_drain_timeout_s", "vllm_build_git_prefix"),
 )
 
 #: Prefixes that are the planner's own: an unknown name under one of them is a typing error.

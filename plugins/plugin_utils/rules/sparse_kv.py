@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...module_utils._sizing_gate import DEFAULT_TOPK_BUFFER_SIZE, GATE_PLANNED, GIB
+from ...module_utils._text import mask_credentials
 from .. import connectors
 from ..findings import ERROR, INFO, WARNING
 from .context import Context, Engine, Missing, known
@@ -489,9 +490,9 @@ def gather(ctx: Context, engine: Engine) -> Iterator[Problem]:
     repository = str(ctx.settings.get("vllm_build_vllm_ascend_repo") or OFFICIAL)
     if "vllm" in ctx.image_of(engine).get("layers", ()) and OFFICIAL in repository:
         yield Problem(
-            f"built from {repository}, which has no gather",
+            f"built from {mask_credentials(repository)}, which has no gather",
             "a fork that has it",
-            "name it in vllm_build_vllm_ascend_repo and _ref (docs/profiles/sparse_kv_offload.md)",
+            "name it for all hosts in vllm_build_vllm_ascend_repo and _ref (docs/profiles/sparse_kv_offload.md)",
             severity=WARNING,
         )
 

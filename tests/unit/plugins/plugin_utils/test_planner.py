@@ -190,6 +190,20 @@ def test_cluster_wide_values_must_agree() -> None:
     assert "p1: 'a'; d1: 'b'" in finding["found"]
 
 
+def test_what_is_built_is_stated_for_all_hosts_or_for_none() -> None:
+    fork = {"vllm_build_vllm_ascend_repo": "https://me:secret@git.example/fork.git"}
+    hosts = {"d1": fork, "d2": fork}
+    finding = found(planned(decode=2, hosts=hosts), "variable-differs")
+    assert "(p1: not set; d1, d2: 'https://***@git.example/fork.git')" in finding["found"]
+    assert "variable-differs" not in rules(planned(decode=2, **fork))
+    assert "variable-differs" not in rules(planned(decode=2, hosts=hosts, pd_build=False))
+
+
+def test_a_mirror_may_be_each_hosts_own() -> None:
+    mirror = {"vllm_build_git_prefix": "https://mirror.example/", "container_pip_index_url": "https://pip.example/"}
+    assert "variable-differs" not in rules(planned(hosts={"d1": mirror}))
+
+
 def test_missing_groups_and_model() -> None:
     made = plan({"p1": {}}, {"prefill": ["p1"]})
     assert rules(made).count("no-hosts") == 2  # decode and proxy

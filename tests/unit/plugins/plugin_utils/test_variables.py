@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import (
+    BUILT,
     ROLE_DEFAULTS,
     SHARED_PREFIXES,
     VARIABLES,
@@ -64,7 +65,13 @@ def defaults(role: Path) -> set[str]:
 
 def test_variables_of_roles_are_known() -> None:
     own = set.union(*(defaults(path) for path in (ROOT / "roles").iterdir() if (path / "defaults/main.yml").exists()))
-    assert {name for name in own if name.startswith(SHARED_PREFIXES)} <= set(ROLE_DEFAULTS)
+    assert {name for name in own if name.startswith(SHARED_PREFIXES)} == set(ROLE_DEFAULTS)
+
+
+def test_all_that_goes_into_an_image_must_be_alike_on_all_hosts() -> None:
+    """All that the building roles are set up by, but for the way to the sources."""
+    own = set.union(*(defaults(ROOT / "roles" / role) for role in ("vllm_build", "memfabric", "memcache")))
+    assert {name for name in own if not name.endswith("_git_prefix")} == set(BUILT)
 
 
 def test_what_roles_register_is_not_taken_for_a_typing_error() -> None:
