@@ -41,6 +41,7 @@ class FilterModule:
         return {
             "service_folder": service_folder,
             "image_references": images.image_references,
+            "images_left_behind": images.left_behind,
             "outdated_images": images.outdated,
             "waits": waits,
             "probe_facts": probe_facts,

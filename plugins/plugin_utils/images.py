@@ -32,6 +32,28 @@ def current(name: str) -> str:
     return f"{REPOSITORY}/{name}:current"
 
 
+def left_behind(plan: dict[str, Any], tags: dict[str, str], hosts: dict[str, dict[str, Any]]) -> list[dict[str, str]]:
+    """Containers of engines that have another image than a run with these ``tags`` gives the engines on its own hosts.
+
+    ``hosts``: host to what ``docker_host_info`` returns with all containers, images and ``verbose_output``; one that
+    could not be asked has neither. Where no tag is known the run builds nothing, so nothing can be left behind.
+    """
+    wanted = image_references(plan["images"], plan["settings"]["pd_build"], tags)
+    result = []
+    for service in plan["services"]:
+        reference = wanted[service["image"]]
+        found = hosts.get(service["host"], {})
+        if service["kind"] != "engine" or "containers" not in found or reference == current(service["image"]):
+            continue
+        names = {image["Id"]: [*(image["RepoTags"] or []), *(image["RepoDigests"] or [])] for image in found["images"]}
+        for container in found["containers"]:
+            own = names.get(container["ImageID"], [])
+            ours = f"/pd-{service['name']}" in container["Names"]
+            if ours and reference not in own and f"{reference}:latest" not in own:
+                result.append({"host": service["host"], "container": f"pd-{service['name']}", "wanted": reference})
+    return result
+
+
 def outdated(host: dict[str, Any], keep: int, tags: dict[str, str]) -> list[str]:
     """References of builds that a host needs no longer, an image before the one it was built on.
 

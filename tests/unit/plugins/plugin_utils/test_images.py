@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.images import image_references, outdated
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.images import (
+    image_references,
+    left_behind,
+    outdated,
+)
 
 IMAGES = {"decode": {"base": "b:1", "layers": ["vllm", "memfabric"]}, "prefill": {"base": "b:1", "layers": []}}
 
@@ -20,6 +24,58 @@ IMAGES = {"decode": {"base": "b:1", "layers": ["vllm", "memfabric"]}, "prefill":
 )
 def test_image_references(build: bool, tags: dict[str, str], references: dict[str, str]) -> None:
     assert image_references(IMAGES, build, tags) == references
+
+
+PLAN = {
+    "settings": {"pd_build": True},
+    "images": {**IMAGES, "own": {"base": "mine", "layers": []}},
+    "services": [
+        {"name": "proxy", "kind": "proxy", "host": "d1", "image": "decode"},
+        {"name": "decode-d1", "kind": "engine", "host": "d1", "image": "decode"},
+        {"name": "decode-d2", "kind": "engine", "host": "d2", "image": "decode"},
+        {"name": "own-e1", "kind": "engine", "host": "e1", "image": "own"},
+    ],
+}
+TAGS = {"vllm": "1", "memfabric": "new"}
+
+
+def serving(container: str, *names: str, digests: tuple[str, ...] = ()) -> dict[str, Any]:
+    """What Docker says of a host with one container, whose image has these names."""
+    image = {"Id": "sha256:1", "RepoTags": list(names) or None, "RepoDigests": list(digests) or None}
+    return {"images": [image], "containers": [{"Names": [f"/pd-{container}"], "ImageID": "sha256:1"}]}
+
+
+OLD = serving("decode-d1", "vllm-ascend-pd/memfabric:old", "vllm-ascend-pd/decode:current")
+
+
+def test_engines_on_another_build_are_left_behind() -> None:
+    hosts = {"d1": OLD, "d2": serving("decode-d2", "vllm-ascend-pd/memfabric:new"), "e1": serving("own-e1", "mine:1")}
+    assert left_behind(PLAN, TAGS, hosts) == [
+        {"host": "d1", "container": "pd-decode-d1", "wanted": "vllm-ascend-pd/memfabric:new"},
+        {"host": "e1", "container": "pd-own-e1", "wanted": "mine"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tags", "hosts"),
+    [
+        ({}, {"d1": OLD}),  # the builder is left out, too: nothing is built
+        (TAGS, {"d1": {"msg": "no engine"}}),
+        (TAGS, {"d1": {"images": [], "containers": []}}),  # not deployed yet
+        (TAGS, {"d1": serving("decode-d7", "vllm-ascend-pd/memfabric:old")}),  # none of the plan's
+        (TAGS, {"d1": serving("proxy", "vllm-ascend-pd/memfabric:old")}),  # no engine
+        (TAGS, {"e1": serving("own-e1", "mine:latest")}),
+        (TAGS, {}),
+    ],
+)
+def test_nothing_is_left_behind(tags: dict[str, str], hosts: dict[str, Any]) -> None:
+    assert left_behind(PLAN, tags, hosts) == []
+
+
+def test_an_image_is_also_known_by_its_digest() -> None:
+    plan = {**PLAN, "images": {**PLAN["images"], "own": {"base": "mine@sha256:2", "layers": []}}}
+    assert left_behind(plan, {}, {"e1": serving("own-e1", digests=("mine@sha256:2",))}) == []
+    assert left_behind(plan, {}, {"e1": serving("own-e1", "mine:1", digests=("mine@sha256:3",))}) != []
 
 
 def host(*images: tuple[str, list[str] | None], containers: tuple[str, ...] = ()) -> dict[str, Any]:
