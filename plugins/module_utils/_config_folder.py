@@ -74,8 +74,7 @@ def compare(found: dict[str, File], wanted: dict[str, File]) -> list[Change]:
 def apply(folder: str, changes: list[Change], mode: int) -> None:
     """Make the changes. A reader sees each file either as it was or as it shall be."""
     root = Path(folder)
-    root.mkdir(parents=True, exist_ok=True)
-    root.chmod(mode)
+    provide([folder], mode)
     for change in changes:
         path = root / change.path
         if change.after is None:
@@ -98,6 +97,18 @@ def _replace(path: Path, file: File) -> None:
     except OSError:
         Path(name).unlink()
         raise
+
+
+def lacking(folders: list[str], mode: int) -> list[str]:
+    """Those of these folders that are not there, or have other permissions."""
+    return [f for f in folders if not Path(f).is_dir() or stat.S_IMODE(Path(f).stat().st_mode) != mode]
+
+
+def provide(folders: list[str], mode: int) -> None:
+    """Make these folders, or give them these permissions; what is in them is left alone."""
+    for folder in folders:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        Path(folder).chmod(mode)
 
 
 def diff(folder: str, changes: list[Change]) -> list[dict[str, str]]:

@@ -29,6 +29,11 @@ options:
       - Files below C(secrets/) are never shown, not even with C(--diff).
     type: dict
     required: true
+  beside:
+    description: Further folders that have to be there, with permissions V(0755). What is in them is left alone.
+    type: list
+    elements: path
+    default: []
 attributes:
   check_mode:
     description: Can run in check mode and tells what would change.
@@ -64,11 +69,11 @@ changed_files:
   sample: [env]
 """
 
-import stat
-from pathlib import Path
-
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import _config_folder as folders
+
+#: Permissions of folders beside it, such as those for logs.
+BESIDE = 0o755
 
 
 def main() -> None:
@@ -77,6 +82,7 @@ def main() -> None:
             "path": {"type": "path", "required": True},
             "mode": {"type": "str", "default": "0700"},
             "files": {"type": "dict", "required": True},
+            "beside": {"type": "list", "elements": "path", "default": []},
         },
         supports_check_mode=True,
         no_log=True,  # keeps the contents out of the target's syslog
@@ -86,13 +92,16 @@ def main() -> None:
     try:
         wanted = folders.parse_files(module.params["files"])
         changes = folders.compare(folders.read(path), wanted)
-        same_mode = Path(path).is_dir() and stat.S_IMODE(Path(path).stat().st_mode) == mode
-        if not module.check_mode and (changes or not same_mode):
-            folders.apply(path, changes, mode)
+        lacking = folders.lacking(module.params["beside"], BESIDE)
+        stale = bool(changes or folders.lacking([path], mode))
+        if not module.check_mode:
+            folders.provide(lacking, BESIDE)
+            if stale:
+                folders.apply(path, changes, mode)
     except (OSError, ValueError) as error:
         module.fail_json(msg=f"{path}: {error}")
     module.exit_json(
-        changed=bool(changes) or not same_mode,
+        changed=stale or bool(lacking),
         digest=folders.digest(wanted),
         changed_files=[change.path for change in changes],
         diff=folders.diff(path, changes),

@@ -2,12 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
 from __future__ import annotations
 
+import json
 import stat
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible.module_utils.testing import patch_module_args
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import _config_folder as folders
+from ansible_collections.vllm_ascend.pd_serving.plugins.modules import config_folder
 
 
 def make(folder: Path, files: dict[str, Any]) -> list[str]:
@@ -79,3 +82,32 @@ def test_a_diff_shows_files_but_no_secret(tmp_path: Path) -> None:
     assert [(d["before"], d["after"]) for d in shown] == [("", "A=1\n"), ("", "(a secret, not shown)\n")]
     assert shown[0]["before_header"].endswith("/env (absent)")
     assert shown[1]["after_header"].endswith("/secrets/KEY (mode 0600)")
+
+
+def run(capsys: pytest.CaptureFixture[str], **arguments: Any) -> dict[str, Any]:
+    """What the module answers."""
+    with patch_module_args(arguments), pytest.raises(SystemExit):
+        config_folder.main()
+    answer: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return answer
+
+
+def test_folders_beside_it_are_made_and_what_is_in_them_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings, logs = tmp_path / "etc/one", tmp_path / "log/one"
+    wanted: dict[str, Any] = {"path": str(settings), "files": WANTED, "beside": [str(settings.parent), str(logs)]}
+    assert run(capsys, **wanted, _ansible_check_mode=True)["changed"]
+    assert not logs.exists()
+    assert run(capsys, **wanted)["changed"]
+    (logs / "engine.log").write_text("old")
+    assert not run(capsys, **wanted)["changed"]
+    logs.chmod(0o700)
+    again = run(capsys, **wanted)
+    assert (again["changed"], again["changed_files"]) == (True, [])
+    assert [stat.S_IMODE(folder.stat().st_mode) for folder in (settings.parent, logs, settings)] == [
+        0o755,
+        0o755,
+        0o700,
+    ]
+    assert (logs / "engine.log").read_text() == "old"
