@@ -45,6 +45,8 @@ CONFIG_FIELDS = (
     "sliding_window",
     "n_routed_experts",
     "num_experts",
+    "num_local_experts",
+    "moe_num_experts",
     "n_shared_experts",
     "num_experts_per_tok",
     "first_k_dense_replace",

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import ipaddress
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -103,6 +105,10 @@ class Claim:
     role: str
     parts: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
 
+    @property
+    def hosts(self) -> list[str]:
+        return [host for host, _entry in self.parts]
+
     def entry(self, host: str) -> Mapping[str, Any]:
         return next(entry for name, entry in self.parts if name == host)
 
@@ -112,15 +118,49 @@ def claims_of_role(
 ) -> list[Claim]:
     """Hosts that share ``pd_instance`` belong together; so do entries of the same name on such hosts."""
     claims: dict[str, Claim] = {}
+    origins: dict[str, tuple[str, ...]] = {}  # what each is called after
     for name in names:
         shared = settings.of_host(name, "pd_instance") or (role if role in profile.one_instance else name)
         listed = settings.of_host(name, f"{role}_instances") or []
-        entries = [entry for entry in listed if _valid_entry(entry, role, name, report)]
-        keyed = [(f"{shared}-{entry['name']}", entry) for entry in entries]
-        for key, entry in keyed if listed else [(shared, {})]:
+        keyed: list[tuple[tuple[str, ...], Mapping[str, Any]]] = [((shared,), {})]
+        if listed:
+            entries = [entry for entry in listed if _valid_entry(entry, role, name, report)]
+            keyed = [((shared, str(entry["name"])), entry) for entry in entries]
+        for words, entry in keyed:
+            key = "-".join(words)
             full = role if key == role else f"{role}-{key}"
-            claims.setdefault(full, Claim(full, role)).parts.append((name, entry))
+            claim = claims.setdefault(full, Claim(full, role))
+            if _named_apart(full, words, origins.setdefault(full, words), name in claim.hosts, name, report):
+                claim.parts.append((name, entry))
     return list(claims.values())
+
+
+#: What Docker takes as a container's name; it also names a folder and stands in mounts, where a colon separates.
+_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+
+
+def _named_apart(
+    full: str, words: tuple[str, ...], first: tuple[str, ...], again: bool, host: str, report: Report
+) -> bool:
+    """Whether a host's part of an instance can go by that name, and nothing else does."""
+    if not _NAME.fullmatch(full):
+        report.add(
+            "instance-name",
+            f"instance {full} cannot name a container and a folder",
+            "letters, digits, dots, dashes and underscores",
+            "set pd_instance (default: the host's name in the inventory), or the entry's name",
+            host,
+        )
+    elif again or words != first:
+        report.add(
+            "instance-name",
+            f"two instances are called {full}: {' with entry '.join(first)}, and {' with entry '.join(words)}",
+            "a name for each instance",
+            "set another pd_instance or another name in ROLE_instances",
+            host,
+        )
+        return False
+    return True
 
 
 def _valid_entry(entry: Any, role: str, host: str, report: Report) -> bool:
@@ -145,26 +185,39 @@ def place(
 ) -> list[Instance]:
     """Hand out chips and lay every instance out; one that does not fit is reported and left out."""
     parallel = {claim.name: _parallel_settings(claim, settings, profile, report) for claim in claims}
-    devices = _hand_out(claims, parallel, hosts, report)
+    ranks = {host: settings.of_host(host, "pd_data_parallel_size_local") for host in hosts}
+    needed = {
+        (claim.name, host): _chips_needed(parallel[claim.name], len(claim.parts), ranks[host])
+        for claim in claims
+        for host in claim.hosts
+    }
+    devices = _hand_out(claims, needed, hosts, report)
     instances = []
     for claim in claims:
-        members = [
-            Member(host, devices[claim.name, host], settings.of_host(host, "pd_data_parallel_size_local"))
-            for host, _entry in claim.parts
-        ]
-        limited = any(hosts[host].chips for host, _entry in claim.parts)
+        members = [Member(host, devices[claim.name, host], ranks[host]) for host in claim.hosts]
+        limited = any(hosts[host].chips for host in claim.hosts)
         try:
             sizes = read_parallel(parallel[claim.name], members)
             instances.append(lay_out(claim.name, claim.role, sizes, members, limited))
         except LayoutError as error:
             report.add(
                 "layout",
-                f"{claim.name}: {str(error).removeprefix(claim.name + ': ')}",
+                f"{claim.name}: {str(error).removeprefix(claim.name + ': ')}{_held_by_others(claim, devices)}",
                 "sizes whose product the hosts' chips can carry",
                 f"correct {claim.role}_parallel, pd_instance or pd_devices",
                 claim.parts[0][0],
             )
     return instances
+
+
+def _held_by_others(claim: Claim, devices: Mapping[tuple[str, str], Sequence[int]]) -> str:
+    """Which instances have chips of the same hosts, for a sum in which those are not counted."""
+    others = [
+        f"{name} holds {len(own)} of {host}"
+        for (name, host), own in devices.items()
+        if host in claim.hosts and name != claim.name and own
+    ]
+    return f" ({', '.join(others[:4])})" if others else ""
 
 
 def _parallel_settings(claim: Claim, settings: Settings, profile: Profile, report: Report) -> dict[str, Any]:
@@ -190,7 +243,7 @@ def _parallel_settings(claim: Claim, settings: Settings, profile: Profile, repor
 
 
 def _hand_out(
-    claims: Sequence[Claim], parallel: Mapping[str, Mapping[str, Any]], hosts: Mapping[str, Host], report: Report
+    claims: Sequence[Claim], needed: Mapping[tuple[str, str], int | None], hosts: Mapping[str, Host], report: Report
 ) -> dict[tuple[str, str], tuple[int, ...]]:
     """Chips per instance and host: as stated, else all that are free, or by the sizes where others wait."""
     free = {name: list(host.devices) for name, host in hosts.items()}
@@ -217,7 +270,7 @@ def _hand_out(
         for host, entry in claim.parts:
             if entry.get("devices") is not None:
                 continue
-            count = len(free[host]) if waiting[host] == 1 else _chips_needed(claim, parallel[claim.name])
+            count = len(free[host]) if waiting[host] == 1 else needed[claim.name, host]
             if count is None:
                 report.add(
                     "device-list",
@@ -233,15 +286,17 @@ def _hand_out(
     return given
 
 
-def _chips_needed(claim: Claim, parallel: Mapping[str, Any]) -> int | None:
-    """Chips of one host by the stated sizes, ``None`` if they do not say."""
+def _chips_needed(parallel: Mapping[str, Any], hosts: int, ranks: int | None) -> int | None:
+    """Chips of one of the instance's hosts by the stated sizes, ``None`` if they do not say. ``ranks``: stated ones."""
     if parallel.get("tensor_parallel_size") is None:
         return None
     try:
-        chips = 1
-        for name in SIZES:
-            if name != "decode_context_parallel_size":  # shares the chips of tensor parallelism
-                chips *= int(parallel.get(name) or 1)
+        sizes = {name: int(parallel.get(name) or 1) for name in SIZES}
     except (TypeError, ValueError):
         return None
-    return -(-chips // len(claim.parts))
+    del sizes["decode_context_parallel_size"]  # shares the chips of tensor parallelism
+    total = sizes.pop("data_parallel_size")
+    world = math.prod(sizes.values())
+    if ranks is not None or total >= hosts:  # whole ranks, the first hosts taking what is over
+        return world * (-(-total // hosts) if ranks is None else max(ranks, 0))
+    return -(-world * total // hosts)

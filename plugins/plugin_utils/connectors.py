@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.profiles import LAYERWISE, STANDARD
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.topology import Parallel
 
 MULTI = "MultiConnector"
 SFA = "SfaRemoteD2HConnector"
@@ -27,6 +28,11 @@ ROLE_TO_KV = {"prefill": "kv_producer", "decode": "kv_consumer", "engine": "kv_b
 
 SIZE_FIELDS = ("dp_size", "tp_size", "pp_size")
 
+#: Sizes that all instances of a role must have in common where the other side is told them once. Nobody reads the other
+#: side's dp_size, and what is transferred says prefill's tp_size itself (mooncake_connector.py, ``remote_ptp_size``;
+#: mooncake_layerwise_connector.py, ``trans_count``).
+_COMMON_SIZES = {"prefill": ("pp_size",), "decode": ("tp_size", "pp_size")}
+
 
 @dataclass(frozen=True)
 class Sizes:
@@ -35,6 +41,10 @@ class Sizes:
     dp: int
     tp: int
     pp: int = 1
+
+    @classmethod
+    def of(cls, parallel: Parallel) -> Sizes:
+        return cls(parallel.data_parallel_size, parallel.tensor_parallel_size, parallel.pipeline_parallel_size)
 
     def as_config(self) -> dict[str, int]:
         config = {"dp_size": self.dp, "tp_size": self.tp}
@@ -56,6 +66,11 @@ def names(config: Mapping[str, Any]) -> set[str]:
 
 def is_sized(name: str) -> bool:
     return name in _SIZED
+
+
+def common_sizes(config: Mapping[str, Any], role: str) -> tuple[str, ...]:
+    """Sizes in which instances of a role may not differ."""
+    return _COMMON_SIZES.get(role, ()) if any(map(is_sized, names(config))) else ()
 
 
 def port_is_derived(name: str) -> bool:

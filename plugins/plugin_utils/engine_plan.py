@@ -107,10 +107,8 @@ class EnginePlanner:
         self._draft = draft
         self._layers = layers
         roles = {instance.role: instance.parallel for instance in reversed(draft.instances)}
-        self._sides = {
-            role: connectors.Sizes(p.data_parallel_size, p.tensor_parallel_size, p.pipeline_parallel_size)
-            for role, p in sorted(roles.items(), key=lambda item: draft.profile.roles.index(item[0]))
-        }
+        #: of each role, in the profile's order: the first instance, which speaks for the others to the other side
+        self._sides = {role: connectors.Sizes.of(roles[role]) for role in draft.profile.roles if role in roles}
         self._addresses = [host.address for host in draft.hosts.values()]
 
     def record(self, engine: Engine) -> dict[str, Any]:
@@ -182,7 +180,8 @@ class EnginePlanner:
             return None
         if self._draft.profile.name == "custom":
             return connectors.complete(raw, engine.role, None, None)
-        sides = self._sides if len(self._sides) == 2 else None
+        own = connectors.Sizes.of(self._draft.by_instance[engine.instance].parallel)
+        sides = {**self._sides, engine.role: own} if len(self._sides) == 2 else None
         return connectors.complete(raw, engine.role, self._draft.ports.kv.get(engine.instance), sides)
 
     # ---- environment ----

@@ -21,13 +21,17 @@ PLAN_RULES: Mapping[str, str] = {
     "no-hosts": "A role without hosts cannot be served.",
     "one-proxy": "Upstream's proxies keep the load of the backends to themselves, so two of them would fight.",
     "model-path": "Every engine reads the model from a folder on its own host; nothing here copies weights.",
-    "address-not-ipv4": "MemFabric wants a numeric IPv4 address that the peer can reach.",
+    "address-not-ipv4": "MemFabric wants a numeric IPv4 address that the peer can reach, and upstream's proxies write "
+    "addresses into URLs as they are.",
     "device-list": "Chips are listed by physical id, each once, and belong to one instance.",
     "instance-entry": "An entry of ROLE_instances has a name and may have devices, parallel, vllm_args, env and "
     "ports: port, kv_port, data_parallel_rpc_port.",
+    "instance-name": "An instance's name is that of its containers and of a folder on each host, so it can hold "
+    "letters, digits, dots, dashes and underscores only, and no two instances of a role are called the same.",
     "instance-differs": "Hosts that share an instance are one deployment, so they must agree on its parallel sizes.",
-    "sizes-differ": "A Mooncake connector is told one size for all of prefill and one for all of decode; instances of "
-    "another size would read the wrong blocks.",
+    "sizes-differ": "A Mooncake connector is told one size for all of prefill and one for all of decode. Instances may "
+    "differ in data parallelism, and prefill's in tensor parallelism, which each transfer says itself; where decode's "
+    "tensor or a side's pipeline parallelism differs, ranks would read the wrong blocks.",
     "layout": "tensor x pipeline x prefill-context x data parallel size must fit on the chips that the hosts of the "
     "instance bring; a rank lies on one host or takes equal shares of several.",
     "owned-option": "The option follows from the topology. Stated by hand it would contradict ports, ranks or the "

@@ -130,6 +130,14 @@ def _read(inventory: Inventory, groups: Mapping[str, Sequence[str]], facts: Mapp
     for role in wanted:
         for name in members[role]:
             hosts[name].roles.append(role)
+    front = settings.cluster("proxy_address")
+    if front and ":" in front:
+        report.add(
+            "address-not-ipv4",
+            f"proxy_address {front} is an IPv6 address, and would stand in URLs as if it ended in a port",
+            "an IPv4 address of the proxy's host, or a name",
+            "correct proxy_address, or remove it",
+        )
     return Draft(settings, profile, report, unknowns, members, hosts, _model_path(settings, report, unknowns))
 
 
@@ -204,31 +212,30 @@ def _kv_settings(draft: Draft, role: str, host: str) -> dict[str, Any]:
 
 
 def _check_sides(draft: Draft) -> None:
-    """A connector is told one size of each side, so all instances of a role must have it."""
+    """A connector is told one size of the other side, so instances of a role must agree where that size is used."""
     if draft.profile.name == "custom":
         return
     first: dict[str, Instance] = {}
     for instance in draft.instances:
         other = first.setdefault(instance.role, instance)
+        common = connectors.common_sizes(draft.kv[instance.role, instance.hosts[0]], instance.role)
         own, wanted = _sides(instance), _sides(other)
-        if own != wanted and any(
-            map(connectors.is_sized, connectors.names(draft.kv[instance.role, instance.hosts[0]]))
-        ):
+        if differing := [size for size in common if own[size] != wanted[size]]:
             draft.report.add(
                 "sizes-differ",
-                f"{instance.name} has {own}, but {other.name} {wanted}",
-                "equal sizes in all instances of a role: a connector is told one of each",
+                f"{instance.name} has {_words(own, differing)}, but {other.name} {_words(wanted, differing)}",
+                f"one {' and one '.join(differing)} in all instances of {instance.role}: the other side is told one",
                 f"correct {instance.role}_parallel",
             )
 
 
 def _sides(instance: Instance) -> dict[str, int]:
-    parallel = instance.parallel
-    return {
-        "dp_size": parallel.data_parallel_size,
-        "tp_size": parallel.tensor_parallel_size,
-        "pp_size": parallel.pipeline_parallel_size,
-    }
+    sizes = connectors.Sizes.of(instance.parallel)
+    return dict(zip(connectors.SIZE_FIELDS, (sizes.dp, sizes.tp, sizes.pp), strict=True))
+
+
+def _words(sizes: Mapping[str, int], names: Sequence[str]) -> str:
+    return ", ".join(f"{name} {sizes[name]}" for name in names)
 
 
 def _meta(draft: Draft) -> MetaAddress | None:

@@ -157,7 +157,7 @@ class _Allocation:
 
     def _proxy(self, host: str) -> None:
         stated = self.settings.cluster("proxy_port")
-        port = stated or self.book.find(self.profile.ports["proxy"], [(host, 0, 1)])
+        port = self.book.find(self.profile.ports["proxy"], [(host, 0, 1)]) if stated is None else stated
         self.plan.proxy = port
         self._note(host, port, port, "proxy", "PD proxy", self.hosts[host].address)
 
@@ -203,7 +203,7 @@ class _Allocation:
         if asked is None and self.profile.rpc_port is None and len(instance.engines) == 1 and not head.external:
             return
         if parallel.data_parallel_size == 1:  # passed on because it is stated; one rank meets nobody and binds nothing
-            self.plan.rpc[instance.name] = asked or self.profile.rpc_port or RPC_PORT
+            self.plan.rpc[instance.name] = (self.profile.rpc_port or RPC_PORT) if asked is None else asked
             return
         port = self._rendezvous(head.host, asked, self.profile.rpc_port or RPC_PORT)
         self.plan.rpc[instance.name] = port
@@ -238,7 +238,7 @@ class _Allocation:
         if not connectors.needs_kv_ports(config, instance.role):
             return
         own = self._own(instance, head.host, "kv_port")
-        base = own or self.settings.of_host(head.host, f"{instance.role}_kv_port")
+        base = self.settings.of_host(head.host, f"{instance.role}_kv_port") if own is None else own
         if (base is not None) != stated:
             return
         others = [e for h in instance.hosts for e in self.book.on(h) if e.purpose in (KV_CONTROL, KV_NUMBER)]

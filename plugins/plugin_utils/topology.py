@@ -131,6 +131,10 @@ def lay_out(name: str, role: str, parallel: Parallel, members: Sequence[Member],
     """Place an instance. ``limited`` false: hosts without chips (CPU engines), nothing to count."""
     instance = Instance(name, role, parallel, tuple(members))
     if not limited:
+        if parallel.data_parallel_size < len(members):
+            raise LayoutError(
+                f"{len(members)} hosts without chips, but data_parallel_size is {parallel.data_parallel_size}"
+            )
         ranks = _spread(parallel.data_parallel_size, [parallel.data_parallel_size] * len(members))
         _engines_per_rank_block(instance, ranks, [()] * len(members), 0)
         return instance
@@ -139,6 +143,8 @@ def lay_out(name: str, role: str, parallel: Parallel, members: Sequence[Member],
     stated = [member.ranks for member in members]
     if any(ranks is not None for ranks in stated):
         ranks = [ranks or 0 for ranks in stated]
+        if min(ranks) < 0:
+            raise LayoutError(f"pd_data_parallel_size_local of {_listing(instance, ranks)}: ranks are 0 or more")
         if sum(ranks) != parallel.data_parallel_size:
             raise LayoutError(
                 f"pd_data_parallel_size_local of {_listing(instance, ranks)} gives {sum(ranks)} ranks, but "
@@ -146,9 +152,11 @@ def lay_out(name: str, role: str, parallel: Parallel, members: Sequence[Member],
             )
         _check_capacity(instance, ranks)
     elif all(chips >= world for chips in capacity) and parallel.data_parallel_size >= len(members):
-        if parallel.chips > sum(chips // world * world for chips in capacity):
-            raise LayoutError(_sum(instance))
-        ranks = _spread(parallel.data_parallel_size, [chips // world for chips in capacity])
+        room = [chips // world for chips in capacity]
+        if parallel.data_parallel_size > sum(room):
+            why = f"; whole ranks of {world} chips fit so: {_listing(instance, room)} = {sum(room)}"
+            raise LayoutError(_sum(instance) + (why if parallel.chips <= sum(capacity) else ""))
+        ranks = _spread(parallel.data_parallel_size, room)
     else:
         _span_hosts(instance)
         return instance
@@ -203,19 +211,13 @@ def _engines_per_rank_block(
 
 def _span_hosts(instance: Instance) -> None:
     """One data-parallel rank over several hosts: each host takes the same share of its chips."""
+    why = _why_not_spanned(instance)
+    if why is not None:
+        raise LayoutError(_sum(instance) + why)
     parallel = instance.parallel
     hosts = len(instance.members)
-    per_rank, over = divmod(hosts, parallel.data_parallel_size)
-    share = parallel.world_size // per_rank if per_rank else 0
-    smallest = min(len(member.devices) for member in instance.members)
-    if over or not per_rank or parallel.world_size % per_rank or share > smallest:
-        raise LayoutError(_sum(instance))
-    if parallel.world_size <= smallest:
-        raise LayoutError(
-            f"{_sum(instance)}; one rank fits on one host: give each host its own instance, or raise data_parallel_size"
-        )
-    if parallel.data_parallel_mode == EXTERNAL and parallel.data_parallel_size > 1:
-        raise LayoutError(f"external data parallelism wants each rank on one host; {_sum(instance)}")
+    per_rank = hosts // parallel.data_parallel_size
+    share = parallel.world_size // per_rank
     for node, member in enumerate(instance.members):
         instance.engines.append(
             Engine(
@@ -232,6 +234,35 @@ def _span_hosts(instance: Instance) -> None:
                 external=False,
             )
         )
+
+
+def _why_not_spanned(instance: Instance) -> str | None:
+    """What keeps hosts from sharing ranks, to follow the sum; empty where the sum says it all."""
+    parallel, hosts = instance.parallel, len(instance.members)
+    world, ranks = parallel.world_size, parallel.data_parallel_size
+    chips = [len(member.devices) for member in instance.members]
+    per_rank, over = divmod(hosts, ranks)
+    why = None
+    if parallel.chips > sum(chips):
+        why = ""
+    elif ranks >= hosts:
+        small = next(member for member in instance.members if len(member.devices) < world)
+        why = f"; one rank needs {world} chips, and {small.host} has {len(small.devices)}"
+    elif world <= min(chips):
+        why = (
+            f"; one rank fits on one host, so {hosts - ranks} of {hosts} hosts would idle: "
+            "give each host its own instance, or raise data_parallel_size"
+        )
+    elif over:
+        why = f"; {hosts} hosts do not divide among {ranks} ranks"
+    elif world % per_rank or world // per_rank > min(chips):
+        why = f"; each host takes the same share, {world} / {per_rank} = {world / per_rank:g} chips of a rank"
+    elif ranks > 1 and parallel.data_parallel_mode != INTERNAL:
+        why = f"; {parallel.data_parallel_mode} data parallelism wants each rank on one host"
+    elif (counted := world // parallel.prefill_context_parallel_size * ranks) % hosts:
+        # vllm/engine/arg_utils.py, create_engine_config: "world_size must be divisible by nnodes"
+        why = f"; vLLM divides tensor x pipeline x data = {counted} among {hosts} hosts, which leaves a rest"
+    return why
 
 
 def _check_capacity(instance: Instance, ranks: Sequence[int]) -> None:
@@ -258,8 +289,8 @@ def _sum(instance: Instance) -> str:
     ]
     chips = [len(member.devices) for member in instance.members]
     return (
-        f"{instance.name}: {' x '.join(factors)} parallel = {parallel.chips} chips, but "
-        f"{_listing(instance, chips)} = {sum(chips)}"
+        f"{instance.name}: {' x '.join(factors)} parallel = {parallel.chips} chips, "
+        f"{'but' if parallel.chips > sum(chips) else 'and'} {_listing(instance, chips)} = {sum(chips)}"
     )
 
 

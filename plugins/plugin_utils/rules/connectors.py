@@ -225,23 +225,27 @@ def tensor_ratio(ctx: Context) -> Iterator[Problem]:
     source="vllm-ascend #8345, #10652; mooncake_connector.py _get_prefill_decode_size",
 )
 def sizes_true(ctx: Context, engine: Engine) -> Iterator[Problem]:
-    """Mooncake connectors are told the sizes of both sides; wrong ones end in 'conflicting' errors or wrong ports."""
+    """Mooncake connectors are told the sizes of both sides; wrong ones end in 'conflicting' errors or wrong ports.
+
+    Its own side's sizes are those of the engine's instance, the other side's those of any instance there.
+    """
+    if any(side(ctx, name) is None for name in SIDES):
+        return
     for part in engine.parts:
         if part.get("kv_connector") not in MOONCAKE_P2P:
             continue
         for name in SIDES:
-            other = side(ctx, name)
             stated = extra_of(part).get(name)
-            if other is None:
-                continue
             if not isinstance(stated, Mapping):
                 yield Problem(
                     f"{part['kv_connector']} does not state {name}", f"{name}: dp_size, tp_size", "leave it to the plan"
                 )
                 continue
-            for key, right in (("dp_size", other.dp), ("tp_size", other.tp)):
-                if int(stated.get(key) or 0) != right:
-                    yield Problem(f"{name}.{key} {stated.get(key)}", str(right), "leave it to the plan")
+            others = [engine] if engine.role == name else ctx.of(name)
+            for key, real in (("dp_size", {one.dp for one in others}), ("tp_size", {one.tp for one in others})):
+                if int(stated.get(key) or 0) not in real:
+                    right = " or ".join(map(str, sorted(real)))
+                    yield Problem(f"{name}.{key} {stated.get(key)}", right, "leave it to the plan")
 
 
 @rule(

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...module_utils._sizing_model import longest_length, text_config
+from .. import connectors
 from ..findings import ERROR, INFO, WARNING
 from .context import Context, Engine, Missing, covers, targets
 from .registry import Problem, rule
@@ -179,3 +180,34 @@ def pipeline(ctx: Context, engine: Engine) -> Iterator[Problem]:
     layers = int(ctx.model_config(engine.host).get("num_hidden_layers") or 0)
     if layers and engine.pp > layers:
         yield Problem(f"PP {engine.pp}, {layers} layers", f"{layers} or less", f"set {engine.role}_parallel")
+
+
+#: Names of the number of experts (vllm/transformers_utils/model_arch_config_convertor.py get_num_experts).
+EXPERTS = ("num_experts", "moe_num_experts", "n_routed_experts", "num_local_experts")
+
+
+@rule(
+    "PD-MODEL-012",
+    ERROR,
+    "data parallelism of a model without experts",
+    per="instance",
+    source="vllm/engine/arg_utils.py create_engine_config; vllm/v1/engine/core.py run_engine_core",
+)
+def dense_ranks(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """Ranks of a model without experts have nothing to share, and vLLM refuses external ones.
+
+    In one engine each of them is rank 0 to the connector, so that those who are asked for KV, or given it layer by
+    layer, all want the same control ports. An instance for each rank does the same work.
+    """
+    if engine.dp == 1 or any(ctx.model_config(engine.host).get(name) for name in EXPERTS):
+        return
+    most = max(one.local_ranks for one in ctx.of_instance(str(engine.data["instance"])))
+    external = engine.data.get("data_parallel_rank") is not None
+    listens = bool(engine.transfer) and connectors.listens_on_kv_ports(engine.transfer, engine.role)
+    if external or (listens and most > 1):
+        ranks = f"{engine.dp} external ranks" if external else f"{most} ranks with the same control ports"
+        yield Problem(
+            f"{engine.data['instance']}: {ranks}, and the model has no experts",
+            f"data_parallel_size 1, and {engine.dp} instances",
+            f"list them in {engine.role}_instances, each with its devices",
+        )

@@ -15,9 +15,9 @@ from .registry import Problem, rule
 def differing(
     ctx: Context, value: Callable[[Engine], Any], engines: list[Engine] | None = None
 ) -> dict[str, list[str]]:
-    """Engines by value, if there is more than one value."""
+    """Engines by value, if there is more than one value. A host may have options of its own within an instance."""
     seen: dict[str, list[str]] = {}
-    for engine in ctx.heads if engines is None else engines:
+    for engine in ctx.carriers if engines is None else engines:
         found = value(engine)
         seen.setdefault("unset" if found is None else str(found), []).append(engine.name)
     return seen if len(seen) > 1 else {}
@@ -114,7 +114,7 @@ def length_equal(ctx: Context) -> Iterator[Problem]:
     The other way round works, for prompts that fit prefill; it is only noted. A side that does not state it has the
     model's own length.
     """
-    sides = [one for one in ctx.heads if one.role in ("prefill", "decode")]
+    sides = [one for one in ctx.carriers if one.role in ("prefill", "decode")]
     if not any(one.args.get("max-model-len") for one in sides):
         return
     lengths = {role: {ctx.model_length(one) for one in sides if one.role == role} for role in ("prefill", "decode")}
@@ -225,3 +225,26 @@ def draft_equal(ctx: Context) -> Iterator[Problem]:
     seen = differing(ctx, lambda engine: engine.speculative.get("method", "none"))
     if seen and "prefill" in {e.role for e in ctx.heads}:
         yield Problem(listed(seen), "one method", "set speculative-config in pd_vllm_args")
+
+
+#: What vLLM compares between ranks (ParallelConfig), and what else decides in which collectives a step runs.
+SHARED_BY_RANKS = ("enable-expert-parallel", "enable-eplb", "all2all-backend", "speculative-config")
+
+
+@rule(
+    "PD-PARITY-013",
+    ERROR,
+    "hosts of one instance differ in what its ranks do together",
+    per="instance",
+    source="vllm/v1/engine/utils.py wait_for_engine_startup (parallel_config_hash)",
+)
+def ranks_alike(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """Ranks compute each step together: vLLM refuses those whose parallel options differ, and others wait for each
+    other for ever. KV moves by one connector.
+    """
+    own = [one for one in ctx.carriers if one.data["instance"] == engine.data["instance"]]
+    for name in SHARED_BY_RANKS:
+        if seen := differing(ctx, option(name), own):
+            yield Problem(f"{name} {listed(seen)}", "equal on all hosts of an instance", f"set {engine.role}_vllm_args")
+    if seen := differing(ctx, lambda one: ", ".join(sorted(one.connectors)) or "no connector", own):
+        yield Problem(listed(seen), "equal on all hosts of an instance", f"set {engine.role}_kv_transfer_config")

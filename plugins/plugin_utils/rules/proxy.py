@@ -11,7 +11,7 @@ from typing import Any
 from .. import connectors
 from ..findings import ERROR, INFO, WARNING
 from ..profiles import LAYERWISE
-from .context import Context, known
+from .context import Context, Engine, known
 from .nic import own_addresses
 from .registry import REPORT, Problem, rule
 
@@ -217,4 +217,30 @@ def concurrency(ctx: Context) -> Iterator[Problem]:
     if expected > served > 0:
         yield Problem(
             f"{expected} expected, {served} served", f"{expected} or more", "raise max-num-seqs or add decode instances"
+        )
+
+
+@rule(
+    "PD-PROXY-010",
+    ERROR,
+    "an engine listens where nobody looks for it",
+    per="engine",
+    source=f"{SCRIPT}_*_example.py; vllm/entrypoints/openai/api_server.py setup_server",
+)
+def bound_where_asked(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """The proxy and the verification ask every engine at the serving address of its host, also on the same host.
+
+    A name is not looked up.
+    """
+    bind = str((engine.data.get("http") or {}).get("host") or "0.0.0.0")
+    if not engine.data.get("serves_http", True) or bind in ("0.0.0.0", "::"):
+        return
+    address = ctx.address(engine.host)
+    try:
+        bound = str(ipaddress.ip_address(bind))
+    except ValueError:
+        bound = address if bind != "localhost" else bind
+    if bound != address:
+        yield Problem(
+            f"{engine.name} binds {bind}, and is asked at {address}", f"0.0.0.0 or {address}", "set pd_http_host"
         )

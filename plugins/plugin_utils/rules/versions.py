@@ -132,9 +132,20 @@ def official_tag(image: str) -> str | None:
 @rule("PD-VER-006", ERROR, "the image is for other hardware", per="cluster", source="quay.io/ascend/vllm-ascend tags")
 def image_suffix(ctx: Context) -> Iterator[Problem]:
     """The tag of an official image says for what it is built: -a3 for A3; without it for A2. Guide 2 names the A2 image
-    for A3 servers. Tags and digests of your own say nothing of that.
+    for A3 servers. Tags and digests of your own say nothing of that. All hosts have the same image.
     """
-    generations = sorted({ctx.generation(engine.host) for engine in ctx.engines if engine.devices})
+    hosts: dict[str, list[str]] = {}
+    for host in ctx.hosts:
+        if any(engine.devices for engine in ctx.on(host)):
+            hosts.setdefault(ctx.generation(host), []).append(host)
+    generations = sorted(hosts)
+    bases = {str(image.get("base") or "") for image in (ctx.plan.get("images") or {}).values()}
+    if len(generations) > 1 and any(official_tag(base) for base in bases):
+        yield Problem(
+            "; ".join(f"{generation}: {', '.join(hosts[generation])}" for generation in generations),
+            "hosts of one generation, or an image of yours that runs on all",
+            "make a cluster of each (an inventory with a proxy of its own), or set pd_image",
+        )
     if len(generations) != 1:
         return
     generation = generations[0]

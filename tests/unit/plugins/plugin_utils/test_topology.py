@@ -91,6 +91,15 @@ def test_stated_ranks_per_host() -> None:
         ({TP: 16}, (16, 16), "one rank fits on one host"),
         ({TP: 16}, (8,), "= 16 chips, but a 8 = 8"),
         ({DP: 3}, (16,), "16 chips do not divide among .* = 3"),
+        # the sum adds up, so what does not is said besides
+        ({TP: 6, DP: 5}, (16, 16), r"= 30 chips, and .* = 32; whole ranks of 6 chips fit so: a 2 \+ b 2 = 4"),
+        ({TP: 16, DP: 2}, (24, 8), "= 32 chips, and .* = 32; one rank needs 16 chips, and b has 8"),
+        ({TP: 24}, (8, 16), "= 24 chips, and .* = 24; each host takes the same share, 24 / 2 = 12 chips"),
+        ({TP: 24, DP: 2}, (16, 16, 16), "= 48 chips, and .* = 48; 3 hosts do not divide among 2 ranks"),
+        ({TP: 8, DP: 2}, (16, 16, 16), "one rank fits on one host, so 1 of 3 hosts would idle"),
+        # vLLM counts without prefill context parallelism where hosts share a rank
+        ({TP: 8, "prefill_context_parallel_size": 3}, (8, 8, 8), "vLLM divides .* = 8 among 3 hosts"),
+        ({TP: 32, DP: 2, "data_parallel_mode": "hybrid"}, (16,) * 4, "hybrid data parallelism wants each rank on one"),
         ({TP: 32, DP: 2, **EXTERNAL}, (16, 16, 16, 16), "external data parallelism wants each rank on one host"),
         ({TP: 0}, (16,), "tensor_parallel_size 0 is not a whole number"),
         ({TP: "four"}, (16,), "'four' is not a whole number"),
@@ -111,11 +120,20 @@ def test_what_does_not_add_up_is_refused_with_the_sum(
     [
         ((1, 1), "gives 2 ranks, but data_parallel_size is 4"),
         ((4, None), "4 ranks of 8 chips need 32 on a, which has 16"),
+        ((5, -1), r"a 5 \+ b -1: ranks are 0 or more"),
     ],
 )
 def test_stated_ranks_that_do_not_add_up(ranks: tuple[int | None, ...], words: str) -> None:
     with pytest.raises(LayoutError, match=words):
         engines({TP: 8, DP: 4}, 16, 16, ranks=ranks)
+
+
+def test_hosts_without_chips_need_a_rank_each() -> None:
+    """Nothing is counted there, but no host may be left out in silence."""
+    members = [Member(host, ()) for host in "ab"]
+    assert len(lay_out("i", "decode", read_parallel({DP: 2}, members), members, limited=False).engines) == 2
+    with pytest.raises(LayoutError, match="2 hosts without chips, but data_parallel_size is 1"):
+        lay_out("i", "decode", read_parallel({}, members), members, limited=False)
 
 
 @given(

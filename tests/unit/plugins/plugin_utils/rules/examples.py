@@ -392,6 +392,20 @@ GQA = model_everywhere("config/kv_lora_rank", None)
 FLOAT16 = model_everywhere("torch_dtype", "float16")
 MEMFABRIC_URL = "ock.mmc.meta_service_url"
 
+#: Options of the host of a context-parallel instance that has no server.
+FOLLOWER = "engines/1/vllm_args"
+
+
+def dense_ranks(local: int, **prefill: Any) -> Change:
+    """Prefill has two data-parallel ranks, so many of them in one engine, of a model without experts."""
+    return both(
+        model_everywhere("config/n_routed_experts", None),
+        parallel("prefill", data_parallel_size=2),
+        planned("engines/0/data_parallel_size_local", local),
+        *(planned(f"engines/0/{name}", value) for name, value in prefill.items()),
+    )
+
+
 EXAMPLES: dict[str, Example] = {
     # ---- ports ----
     "PD-PORT-001": Example("sparse", port("p1", 29180), "p1", "29180", "above"),
@@ -597,6 +611,7 @@ EXAMPLES: dict[str, Example] = {
     "PD-PROXY-007": Example("sparse", planned("verify/requests", []), "", "0 requests"),
     "PD-PROXY-008": Example("sparse", planned("proxy/port", 1234), "p1", "1234", quiet=planned("proxy", None)),
     "PD-PROXY-009": Example("sparse", planned("settings/pd_expected_concurrency", 16), "", "16 expected, 4 served"),
+    "PD-PROXY-010": Example("mooncake", planned("engines/1/http/host", "127.0.0.1"), "d1", "asked at 192.0.2.20"),
     # ---- prefill and decode alike ----
     "PD-PARITY-001": Example("sparse", arg("prefill", "block-size", 64), "", "64: prefill-p1-0"),
     "PD-PARITY-002": Example("sparse", arg("decode", "max-model-len", 4096), "", "132096 at prefill, 4096"),
@@ -612,6 +627,9 @@ EXAMPLES: dict[str, Example] = {
         "sparse", planned("images/decode/base", "quay.io/ascend/vllm-ascend:other-a3"), "", "other"
     ),
     "PD-PARITY-012": Example("sparse", arg("prefill", "speculative-config", None), "", "none: prefill-p1-0"),
+    "PD-PARITY-013": Example(
+        "context_parallel", planned(f"{FOLLOWER}/enable-expert-parallel", False), "p1", "False: prefill-p-1", "equal on"
+    ),
     # ---- versions ----
     "PD-VER-001": Example("context_parallel", planned("versions/vllm_ascend", "0.26.0rc1"), "p1", "0.26.0rc1", "<0.25"),
     "PD-VER-002": Example("sparse", planned("versions/vllm_ascend", "0.25.1rc1"), "d1", "0.25.1rc1", ">=0.26"),
@@ -648,6 +666,9 @@ EXAMPLES: dict[str, Example] = {
     "PD-MODEL-009": Example("sparse", model("d1", "config/num_attention_heads", 40), "d1", "40 heads, TP 16"),
     "PD-MODEL-010": Example("sparse", model("d1", "config/num_nextn_predict_layers", None), "d1", "method mtp"),
     "PD-MODEL-011": Example("mooncake", parallel("prefill", pipeline_parallel_size=64), "p1", "PP 64, 61 layers"),
+    "PD-MODEL-012": Example(
+        "mooncake", dense_ranks(local=2), "p1", "2 ranks with the same control ports", "2 instances"
+    ),
     # ---- options ----
     "PD-ARG-001": Example(
         "context_parallel", arg("prefill", "max-num-batched-tokens", 8192), "p1", "8192, max-model-len 136000", "136000"
@@ -696,6 +717,14 @@ EXAMPLES: dict[str, Example] = {
 OFFICIAL = "https://github.com/vllm-project/vllm-ascend.git"
 
 MORE: dict[str, tuple[Example, ...]] = {
+    "PD-MODEL-012": (
+        Example("mooncake", dense_ranks(local=1, data_parallel_rank=0), "p1", "2 external ranks, and the model has no"),
+    ),
+    "PD-VER-006": (Example("mooncake", fact("d1", "npu/generation", "A2"), "", "A2: d1; A3: p1", "one generation"),),
+    "PD-PARITY-001": (Example("context_parallel", planned(f"{FOLLOWER}/block-size", 64), "", "64: prefill-p-1"),),
+    "PD-PARITY-013": (
+        Example("context_parallel", planned(f"{FOLLOWER}/kv-transfer-config", None), "p1", "no connector: prefill-p-1"),
+    ),
     "PD-SPARSE-022": (
         Example("sparse", env("prefill", "VLLM_ASCEND_ENABLE_CPU_GATHER_H2D", "1"), "p1", "without offload"),
         Example("sparse", gather_from(None), "d1", "vllm-project/vllm-ascend", "fork", "warning"),
