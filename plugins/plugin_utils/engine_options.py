@@ -120,8 +120,9 @@ def parallel_options(
             "data-parallel-size-local": engine.local_ranks,
             "data-parallel-start-rank": engine.start_rank,
         }
-    if parallel.data_parallel_mode == HYBRID and rpc_port is not None and engine.nnodes == 1:
-        options["data-parallel-hybrid-lb"] = True  # refused without the local size, and by headless engines
+    if parallel.data_parallel_mode == HYBRID and parallel.data_parallel_size > 1 and engine.nnodes == 1:
+        # refused without the local size
+        options |= {"data-parallel-size-local": engine.local_ranks, "data-parallel-hybrid-lb": True}
     if rpc_port is not None:
         options |= {"data-parallel-address": address, "data-parallel-rpc-port": rpc_port}
     return options

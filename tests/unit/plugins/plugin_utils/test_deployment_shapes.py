@@ -84,6 +84,12 @@ SHAPES: dict[str, Json] = {
     "hybrid load balancing": deployment(
         *(engine(i, "mixed", f"--port 8000 -dp 4 -dpl 2 -dpr {2 * i} -dpa {A} -dpp 13399 -tp 8 -dph") for i in (0, 1))
     ),
+    "hybrid load balancing of one node": deployment(engine(0, "mixed", "--port 8000 -dp 2 -dpl 2 -dph -tp 8")),
+    "prefill instances of two sizes, each told its own": deployment(
+        engine(0, "prefill", "--port 8000 -tp 16", connector(P, (1, 16), (4, 4))),
+        engine(1, "prefill", "--port 8000 -dp 2 -tp 8", connector(P, (2, 8), (4, 4))),
+        engine(2, "decode", "--port 8000 -dp 4 -tp 4", connector(D, (1, 16), (4, 4), port=37000)),
+    ),
     "one rank over two nodes": deployment(
         *(
             engine(
