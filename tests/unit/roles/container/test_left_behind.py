@@ -29,6 +29,7 @@ module.exit_json(**json.loads(%r))
 PLAY = """---
 - hosts: all
   gather_facts: false
+  any_errors_fatal: true
   tasks:
     - ansible.builtin.include_role:
         name: vllm_ascend.pd_serving.container
