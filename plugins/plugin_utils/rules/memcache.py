@@ -269,7 +269,8 @@ def shared_memory(ctx: Context, host: str) -> Iterator[Problem]:
 )
 def protocol(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """The protocol decides where the pool's memory comes from. On A3 over HCCS upstream recommends device_sdma; guide 1
-    has host_shm, which works and is noted.
+    has host_shm, which is noted. It is one host's shared memory: over several hosts it is a warning, since no host maps
+    what another one holds.
 
     host_rdma, host_urma and host_tcp meet at hcom_url (memcache_hcom_url), which is MemCache's own
     tcp://127.0.0.1:7000 if left out (a warning).
@@ -282,8 +283,12 @@ def protocol(ctx: Context, engine: Engine) -> Iterator[Problem]:
         near = dict(unknown_keys([str(value)], PROTOCOLS)).get(str(value))
         yield Problem(f"protocol {value}", near or ", ".join(PROTOCOLS), "set memcache_protocol")
     elif value == "host_shm":
+        hosts = sorted({one.host for one in ctx.engines if one.uses_memcache})
         yield Problem(
-            "protocol host_shm", "device_sdma on A3 over HCCS", "memcache_protocol: device_sdma", severity=INFO
+            f"protocol host_shm{f' over {len(hosts)} hosts: ' + ', '.join(hosts) if hosts[1:] else ''}",
+            "device_sdma on A3 over HCCS",
+            "memcache_protocol: device_sdma",
+            severity=WARNING if hosts[1:] else INFO,
         )
     elif str(value).startswith("host_") and not hcom:
         yield Problem(

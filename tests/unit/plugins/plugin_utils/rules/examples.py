@@ -961,6 +961,14 @@ MORE: dict[str, tuple[Example, ...]] = {
     ),
     "PD-MMC-006": (
         Example("sparse", mmc("ock.mmc.local_service.protocol", "host_shm"), "p1", "host_shm", "device_sdma", "info"),
+        Example(
+            "sparse_2p",
+            mmc("ock.mmc.local_service.protocol", "host_shm"),
+            "p1",
+            "host_shm over 2 hosts: p1, p2",
+            "device_sdma",
+            "warning",
+        ),
         Example("sparse", mmc("ock.mmc.local_service.protocol", "host_tcp"), "p1", "7000", severity="warning"),
         Example("sparse", mmc("ock.mmc.local_service.hcom_url", "192.0.2.10:7000"), "p1", "192.0.2.10", "tcp://"),
     ),
