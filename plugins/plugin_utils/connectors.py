@@ -46,9 +46,12 @@ class Sizes:
     def of(cls, parallel: Parallel) -> Sizes:
         return cls(parallel.data_parallel_size, parallel.tensor_parallel_size, parallel.pipeline_parallel_size)
 
+    def fields(self) -> dict[str, int]:
+        return dict(zip(SIZE_FIELDS, (self.dp, self.tp, self.pp), strict=True))
+
     def as_config(self) -> dict[str, int]:
-        config = {"dp_size": self.dp, "tp_size": self.tp}
-        return {**config, "pp_size": self.pp} if self.pp > 1 else config
+        """The fields as they are told: pp_size only where it is not 1."""
+        return {name: size for name, size in self.fields().items() if size > 1 or name != "pp_size"}
 
 
 def walk(config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -219,7 +219,7 @@ def _check_sides(draft: Draft) -> None:
     for instance in draft.instances:
         other = first.setdefault(instance.role, instance)
         common = connectors.common_sizes(draft.kv[instance.role, instance.hosts[0]], instance.role)
-        own, wanted = _sides(instance), _sides(other)
+        own, wanted = (connectors.Sizes.of(one.parallel).fields() for one in (instance, other))
         if differing := [size for size in common if own[size] != wanted[size]]:
             draft.report.add(
                 "sizes-differ",
@@ -227,11 +227,6 @@ def _check_sides(draft: Draft) -> None:
                 f"one {' and one '.join(differing)} in all instances of {instance.role}: the other side is told one",
                 f"correct {instance.role}_parallel",
             )
-
-
-def _sides(instance: Instance) -> dict[str, int]:
-    sizes = connectors.Sizes.of(instance.parallel)
-    return dict(zip(connectors.SIZE_FIELDS, (sizes.dp, sizes.tp, sizes.pp), strict=True))
 
 
 def _words(sizes: Mapping[str, int], names: Sequence[str]) -> str:

@@ -47,8 +47,8 @@ MUTATIONS = (
     Mutation(
         "connectors-told-different-sizes",
         f"{UTILS}/connectors.py",
-        'config = {"dp_size": self.dp, "tp_size": self.tp}',
-        'config = {"dp_size": self.tp, "tp_size": self.dp}',
+        "(self.dp, self.tp, self.pp)",
+        "(self.tp, self.dp, self.pp)",
         f"{PLANNER}::test_2p2d_with_external_ranks",
     ),
     Mutation(

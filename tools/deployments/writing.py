@@ -106,22 +106,27 @@ class Writer:
         found = set().union(*(connectors.names(engine.kv) for engine in self.engines))
         layerwise = any(name == "MooncakeLayerwiseConnector" for name in found)
         candidate = "mooncake_layerwise" if layerwise else "mooncake"
-        sides = self._sides()
+        sides: dict[str, connectors.Sizes] = {}
+        for engine in self.engines:
+            sides.setdefault(engine.role, self._sizes(engine))
         derivable = any(connectors.is_sized(name) for name in found) and all(
-            comparable_kv(connectors.complete(self._user_kv(engine, candidate), engine.role, None, sides))
-            == comparable_kv(engine.kv)
-            for engine in self.engines
+            self._is_told(engine, candidate, sides) for engine in self.engines
         )
         return candidate if derivable else "custom"
 
-    def _sides(self) -> dict[str, connectors.Sizes]:
-        sides: dict[str, connectors.Sizes] = {}
-        for engine in self.engines:
-            own = connectors.Sizes(
-                engine.dp, engine.number("tensor-parallel-size", 1), engine.number("pipeline-parallel-size", 1)
-            )
-            sides.setdefault(engine.role, own)
-        return sides
+    def _is_told(self, engine: Engine, profile: str, sides: Mapping[str, connectors.Sizes]) -> bool:
+        """Whether the planner would tell the engine's connector the same: its own sizes and the first other ones."""
+        own, first = self._sizes(engine), sides[engine.role].fields()
+        user = self._user_kv(engine, profile)
+        told = connectors.complete(user, engine.role, None, {**sides, engine.role: own})
+        common = connectors.common_sizes(engine.kv, engine.role)
+        return comparable_kv(told) == comparable_kv(engine.kv) and all(own.fields()[n] == first[n] for n in common)
+
+    @staticmethod
+    def _sizes(engine: Engine) -> connectors.Sizes:
+        return connectors.Sizes(
+            engine.dp, engine.number("tensor-parallel-size", 1), engine.number("pipeline-parallel-size", 1)
+        )
 
     def _user_kv(self, engine: Engine, profile: str) -> dict[str, Any]:
         """The connector's configuration without what is derived."""

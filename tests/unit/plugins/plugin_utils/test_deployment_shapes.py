@@ -85,11 +85,6 @@ SHAPES: dict[str, Json] = {
         *(engine(i, "mixed", f"--port 8000 -dp 4 -dpl 2 -dpr {2 * i} -dpa {A} -dpp 13399 -tp 8 -dph") for i in (0, 1))
     ),
     "hybrid load balancing of one node": deployment(engine(0, "mixed", "--port 8000 -dp 2 -dpl 2 -dph -tp 8")),
-    "prefill instances of two sizes, each told its own": deployment(
-        engine(0, "prefill", "--port 8000 -tp 16", connector(P, (1, 16), (4, 4))),
-        engine(1, "prefill", "--port 8000 -dp 2 -tp 8", connector(P, (2, 8), (4, 4))),
-        engine(2, "decode", "--port 8000 -dp 4 -tp 4", connector(D, (1, 16), (4, 4), port=37000)),
-    ),
     "one rank over two nodes": deployment(
         *(
             engine(
@@ -137,9 +132,9 @@ SHAPES: dict[str, Json] = {
     "another role than usual": pair(*PD, ({**SIDES[0], "kv_role": "kv_both"}, {**SIDES[1], "kv_role": "kv_both"})),
     "sizes that contradict the engines": pair(*PD, (connector(P, (1, 8), (4, 4)), connector(D, (1, 8), (4, 4)))),
     "prefill instances of two sizes": deployment(
-        engine(0, "prefill", "--port 8000 -tp 8", connector(P, (1, 8), (1, 8))),
+        engine(0, "prefill", "--port 8000 -dp 2 -tp 8", connector(P, (2, 8), (1, 8))),
         engine(1, "prefill", "--port 8000 -tp 16", connector(P, (1, 16), (1, 8))),
-        engine(2, "decode", "--port 8000 -tp 8", connector(D, (1, 8), (1, 8), port=37000)),
+        engine(2, "decode", "--port 8000 -tp 8", connector(D, (2, 8), (1, 8), port=37000)),
     ),
     "hybrid models": pair(*PD, tuple({**c, "kv_connector": "MooncakeHybridConnector"} for c in SIDES)),  # type: ignore[arg-type]
     "pool of aggregated engines": deployment(
@@ -510,8 +505,15 @@ def test_versions_of_a_source(source: str, found: tuple[str, str] | None) -> Non
     assert vllm_versions(source) == found
 
 
-def test_a_port_in_mooncakes_band_moves_also_where_the_configuration_is_written_whole() -> None:
+def test_sizes_that_each_instance_is_told_of_itself_are_not_written_down() -> None:
     inventory = tool.to_inventory(SHAPES["prefill instances of two sizes"])["all"]
+    assert inventory["vars"]["pd_profile"] == "mooncake"
+    assert "dp_size" not in json.dumps(inventory)
+
+
+def test_a_port_in_mooncakes_band_moves_also_where_the_configuration_is_written_whole() -> None:
+    sizes = (connector(P, (1, 8), (4, 4)), connector(D, (1, 8), (4, 4), port=37000))
+    inventory = tool.to_inventory(pair(*PD, sizes))["all"]
     assert inventory["vars"]["pd_profile"] == "custom"
     assert inventory["children"]["prefill"]["vars"]["prefill_kv_transfer_config"]["kv_port"] == 46000
     assert inventory["children"]["decode"]["vars"]["decode_kv_transfer_config"]["kv_port"] == 37000

@@ -409,11 +409,11 @@ def halve(value: Any) -> None:
 def assert_derived(made: Mapping[str, Any]) -> None:
     """Ranks, devices, ports and both sides' sizes follow from the instances, whatever those are."""
     addresses = {host: facts["address"] for host, facts in made["hosts"].items()}
-    sizes = {}
+    sizes: dict[str, dict[str, dict[str, int]]] = {}  # role, instance
     for instance in made["instances"]:
         parallel = instance["parallel"]
         own = [engine for engine in made["engines"] if engine["instance"] == instance["name"]]
-        sizes[instance["role"]] = {
+        sizes.setdefault(instance["role"], {})[instance["name"]] = {
             "dp_size": parallel["data_parallel_size"],
             "tp_size": parallel["tensor_parallel_size"],
         }
@@ -441,8 +441,9 @@ def assert_derived(made: Mapping[str, Any]) -> None:
         for part in connectors.walk(engine["vllm_args"].get("kv-transfer-config") or {}):
             if connectors.is_sized(str(part.get("kv_connector"))) and made["profile"] != "custom":
                 stated = part["kv_connector_extra_config"]
-                for role, own_sizes in sizes.items():
-                    assert own_sizes.items() <= stated[role].items()
+                for role, by_instance in sizes.items():
+                    right = [by_instance[engine["instance"]]] if role == engine["role"] else by_instance.values()
+                    assert any(own_sizes.items() <= stated[role].items() for own_sizes in right)
     for host in made["hosts"]:
         chips = [chip for engine in made["engines"] if engine["host"] == host for chip in engine["devices"]]
         assert len(chips) == len(set(chips))
