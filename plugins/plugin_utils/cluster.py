@@ -196,6 +196,14 @@ def place(
     for claim in claims:
         members = [Member(host, devices[claim.name, host], ranks[host]) for host in claim.hosts]
         limited = any(hosts[host].chips for host in claim.hosts)
+        if not limited and profile.kv_transfer.get(claim.role):
+            report.add(
+                "device-list",
+                f"{claim.name}: pd_devices of {', '.join(claim.hosts)} is empty, and KV moves from chip to chip",
+                "the host's chips, or profile custom for engines that run on the CPU",
+                "remove pd_devices",
+                claim.hosts[0],
+            )
         try:
             sizes = read_parallel(parallel[claim.name], members)
             instances.append(lay_out(claim.name, claim.role, sizes, members, limited))

@@ -242,7 +242,7 @@ def ranks_alike(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """Ranks compute each step together: vLLM refuses those whose parallel options differ, and others wait for each
     other for ever. KV moves by one connector.
     """
-    own = [one for one in ctx.carriers if one.data["instance"] == engine.data["instance"]]
+    own = list({one.host: one for one in ctx.of_instance(str(engine.data["instance"]))}.values())
     for name in SHARED_BY_RANKS:
         if seen := differing(ctx, option(name), own):
             yield Problem(f"{name} {listed(seen)}", "equal on all hosts of an instance", f"set {engine.role}_vllm_args")

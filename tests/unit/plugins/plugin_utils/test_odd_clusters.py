@@ -106,6 +106,11 @@ def test_a_sum_counts_what_others_hold() -> None:
     assert "12 chips, but p1 8 = 8 (prefill-p1 holds 8 of p1)" in found(made, "layout")["found"]
 
 
+def test_connectors_of_vllm_ascend_want_chips() -> None:
+    finding = found(planned(pd_profile="mooncake", hosts={"d1": {"pd_devices": []}}), "device-list")
+    assert "pd_devices of d1 is empty" in finding["found"]
+
+
 # ---- names ----
 
 
