@@ -410,11 +410,12 @@ def prefill_drafts(ctx: Context, engine: Engine) -> Iterator[Problem]:
     ERROR,
     "pipeline or context parallelism that the connector does not take",
     per="instance",
-    source="mooncake_connector.py _get_prefill_decode_size; "
+    source="mooncake_connector.py _get_prefill_decode_size; mooncake_hybrid_connector.py; "
     "mooncake_layerwise_connector.py MooncakeLayerwiseConnectorScheduler; vllm-ascend #4244",
 )
 def parallelism(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """Mooncake: decode has no pipeline parallelism, and PP and PCP are not both above 1. Layerwise: decode's PCP is 1.
+    Hybrid: no context parallelism.
 
     With the KV pool on memcache pipeline parallelism does not work (another rule).
     """
@@ -425,6 +426,8 @@ def parallelism(ctx: Context, engine: Engine) -> Iterator[Problem]:
         yield Problem(f"decode PP {engine.pp}", "1", "set decode_parallel")
     if engine.pp > 1 and engine.pcp > 1:
         yield Problem(f"PP {engine.pp} and PCP {engine.pcp}", "one of them 1", f"set {engine.role}_parallel")
+    if "MooncakeHybridConnector" in names and engine.pcp * engine.dcp > 1:
+        yield Problem(f"PCP {engine.pcp}, DCP {engine.dcp}", "1 each", f"set {engine.role}_parallel")
     if "MooncakeLayerwiseConnector" in names and engine.role == "decode" and engine.pcp > 1:
         yield Problem(f"decode PCP {engine.pcp}", "1", "set decode_parallel")
     if "MooncakeLayerwiseConnector" in names and engine.role == "prefill" and engine.pp > 1:
@@ -654,3 +657,61 @@ def connector_tls(ctx: Context, engine: Engine) -> Iterator[Problem]:
                 yield Problem(
                     f"ssl_enable without {', '.join(gone)}", "both", "set them and mount the files (pd_extra_mounts)"
                 )
+
+
+@rule(
+    "PD-CONN-023",
+    ERROR,
+    "context parallel sizes of prefill and decode do not match",
+    per="cluster",
+    source="mooncake_connector.py context_parallel_parameters_check; kv_transfer/utils/utils.py, the same",
+)
+def context_ratio(ctx: Context) -> Iterator[Problem]:
+    """PCP x DCP of prefill must be a multiple of decode's. Both start, and the first request fails an assertion."""
+    for prefill in (one for one in ctx.heads if one.role == "prefill"):
+        for decode in (one for one in ctx.heads if one.role == "decode"):
+            own, other = prefill.pcp * prefill.dcp, decode.pcp * decode.dcp
+            if own % other and prefill.connectors & decode.connectors & set(MOONCAKE_P2P):
+                yield Problem(
+                    f"prefill {prefill.pcp} x {prefill.dcp} = {own}, decode {decode.pcp} x {decode.dcp} = {other}",
+                    f"a multiple of {other} at prefill",
+                    "set decode_context_parallel_size in prefill_parallel or decode_parallel",
+                    decode.host,
+                )
+
+
+@rule(
+    "PD-CONN-024",
+    ERROR,
+    "decode is told other pipeline stages than prefill has",
+    per="instance",
+    source="mooncake_connector.py get_prefill_pp_indices; vLLM VLLM_PP_LAYER_PARTITION",
+)
+def pipeline_stages(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """prefill.pp_layer_partition says which layers each of prefill's stages has, as VLLM_PP_LAYER_PARTITION says it to
+    prefill itself: one number for each stage. Left out, vLLM's own split is taken, with what is over in the last stages
+    but one.
+    """
+    prefill = side(ctx, "prefill")
+    if prefill is None or prefill.pp == 1:
+        return
+    name = "VLLM_PP_LAYER_PARTITION"
+    real = prefill.env.get(name)
+    mend = f"set prefill.pp_layer_partition in {engine.role}_kv_transfer_config and {name} in prefill_env, or neither"
+    for part in engine.parts:
+        stated = extra_of(part).get("prefill") if part.get("kv_connector") in MOONCAKE_P2P else None
+        told = stated.get("pp_layer_partition", engine.env.get(name)) if isinstance(stated, Mapping) else real
+        if told == real:
+            continue
+        stages, right = (layers_of_stages(ctx, prefill, text) for text in (told, real))
+        if stages != right:
+            yield Problem(f"{told or 'the default'} is told, prefill has {real or right}", f"{real or right}", mend)
+
+
+def layers_of_stages(ctx: Context, prefill: Engine, text: str | None) -> list[int | None]:
+    """Layers of each of prefill's pipeline stages as written, else as vLLM splits them (``get_pp_indices``)."""
+    if text:
+        return [whole(number) for number in text.split(",")]
+    layers = int(ctx.model_config(prefill.host).get("num_hidden_layers") or 0)
+    share, over = divmod(layers, prefill.pp)
+    return [share + (prefill.pp - 1 - over <= stage < prefill.pp - 1) for stage in range(prefill.pp)]

@@ -121,7 +121,7 @@ def within_range(ctx: Context, host: str) -> Iterator[Problem]:
         if int(port["first"]) < 1024 or int(port["last"]) > 65535:
             width = int(port["last"]) - int(port["first"])
             yield Problem(
-                f"{text(port)} leaves 1024-65535", f"1024 to {65535 - width}", f"set a lower base for {port['purpose']}"
+                f"{text(port)} leaves 1024-65535", f"1024 to {65535 - width}", f"set another port for {port['purpose']}"
             )
 
 

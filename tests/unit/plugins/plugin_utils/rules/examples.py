@@ -577,6 +577,18 @@ EXAMPLES: dict[str, Example] = {
     "PD-CONN-020": Example("mooncake", transfer("decode", "kv_connector", "NixlConnector"), "d1", "NixlConnector"),
     "PD-CONN-021": Example("mooncake", transfer("decode", "kv_port", 65530), "d1", "65530", "65520"),
     "PD-CONN-022": Example("layerwise", extra("decode", "tls_config", {"ssl_enable": True}), "d1", "ssl_keyfile"),
+    "PD-CONN-023": Example(
+        "context_parallel", parallel("decode", decode_context_parallel_size=3), "d1", "2 x 8 = 16, decode 1 x 3", "of 3"
+    ),
+    "PD-CONN-024": Example(
+        "mooncake",
+        both(parallel("prefill", pipeline_parallel_size=2), extra("decode", "prefill/pp_layer_partition", "30,31")),
+        "d1",
+        "30,31 is told, prefill has [31, 30]",
+        quiet=both(
+            parallel("prefill", pipeline_parallel_size=2), extra("decode", "prefill/pp_layer_partition", "31,30")
+        ),
+    ),
     # ---- MemCache ----
     "PD-MMC-001": Example("sparse", mmc(MEMFABRIC_URL, "tcp://127.0.0.1:5555"), "p1", "5555", "5000"),
     "PD-MMC-002": Example(
@@ -720,6 +732,14 @@ MORE: dict[str, tuple[Example, ...]] = {
     "PD-MODEL-012": (
         Example("mooncake", dense_ranks(local=1, data_parallel_rank=0), "p1", "2 external ranks, and the model has no"),
     ),
+    "PD-CONN-024": (
+        Example(
+            "mooncake",
+            both(parallel("prefill", pipeline_parallel_size=2), env("prefill", "VLLM_PP_LAYER_PARTITION", "20,41")),
+            "d1",
+            "the default is told, prefill has 20,41",
+        ),
+    ),
     "PD-VER-006": (Example("mooncake", fact("d1", "npu/generation", "A2"), "", "A2: d1; A3: p1", "one generation"),),
     "PD-PARITY-001": (Example("context_parallel", planned(f"{FOLLOWER}/block-size", 64), "", "64: prefill-p-1"),),
     "PD-PARITY-013": (
@@ -859,6 +879,16 @@ MORE: dict[str, tuple[Example, ...]] = {
             "PP 2 and PCP 2",
         ),
         Example("layerwise", parallel("prefill", pipeline_parallel_size=2), "p1", "prefill PP 2"),
+        Example(
+            "mooncake",
+            both(
+                transfer("decode", "kv_connector", "MooncakeHybridConnector"),
+                parallel("decode", decode_context_parallel_size=2),
+            ),
+            "d1",
+            "PCP 1, DCP 2",
+            "1 each",
+        ),
         Example("layerwise", parallel("decode", prefill_context_parallel_size=2), "d1", "decode PCP 2"),
     ),
     "PD-CONN-013": (
