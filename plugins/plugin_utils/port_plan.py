@@ -88,9 +88,9 @@ class _Allocation:
         if meta is not None:
             self._meta(meta)
         if proxy_host is not None:
-            self._proxy(proxy_host)
-        for kind in (self._http, self._rpc, self._master, self._kv):
-            for stated in (True, False):
+            self._proxy(proxy_host)  # clients know it, so it moves for no engine
+        for stated in (True, False):
+            for kind in (self._http, self._rpc, self._master, self._kv):
                 for instance in self.instances:
                     kind(instance, stated)
         self._hccl()
@@ -156,8 +156,9 @@ class _Allocation:
             self._note(meta.host, port, port, "memcache-meta", purpose, meta.address)
 
     def _proxy(self, host: str) -> None:
-        stated = self.settings.cluster("proxy_port")
-        port = self.book.find(self.profile.ports["proxy"], [(host, 0, 1)]) if stated is None else stated
+        port = self.settings.cluster("proxy_port")
+        if port is None:
+            port = self.book.find(self.profile.ports["proxy"], [(host, 0, 1)])
         self.plan.proxy = port
         self._note(host, port, port, "proxy", "PD proxy", self.hosts[host].address)
 

@@ -146,6 +146,25 @@ def test_two_instances_of_one_name_are_refused(hosts: dict[str, dict[str, Any]],
 # ---- ports and addresses ----
 
 
+@pytest.mark.parametrize(
+    ("stated", "moved"),
+    [
+        ({"pd_data_parallel_rpc_port": 7200}, {"decode-d1-0": 7201}),
+        ({"decode_kv_port": 7190}, {"decode-d1-0": 7206}),  # 16 chips
+    ],
+)
+def test_engines_defaults_move_out_of_the_way_of_whatever_is_stated(
+    stated: dict[str, Any], moved: dict[str, int]
+) -> None:
+    external = sizes(4, 4, data_parallel_mode="external")
+    made = planned(pd_profile="mooncake", hosts={"d1": {"decode_parallel": external, **stated}})
+    assert errors(made) == []
+    ports = {e["name"]: e["http"]["port"] for e in made["engines"]}
+    assert moved.items() <= ports.items()
+    if "pd_data_parallel_rpc_port" in stated:
+        assert engine(made, "decode-d1-0")["vllm_args"]["data-parallel-rpc-port"] == 7200
+
+
 @pytest.mark.parametrize("variable", ["proxy_port", "decode_port", "decode_kv_port", "pd_data_parallel_rpc_port"])
 def test_port_0_is_refused_and_not_taken_for_unset(variable: str) -> None:
     made = planned(
