@@ -170,14 +170,18 @@ def transfer_backend(ctx: Context, engine: Engine) -> Iterator[Problem]:
     ERROR,
     "kv_role does not fit the role",
     per="instance",
-    source="sfa_pd_rd2h/connector.py SfaRemoteD2HConnector; vLLM KVTransferConfig",
+    source="sfa_pd_rd2h/connector.py SfaRemoteD2HConnector; mooncake_connector.py MooncakeConnectorWorker; "
+    "vLLM KVTransferConfig",
 )
 def roles(ctx: Context, engine: Engine) -> Iterator[Problem]:
-    """Prefill produces, decode consumes; connectors inside a MultiConnector need their own kv_role."""
+    """Prefill produces, decode consumes; connectors inside a MultiConnector need their own kv_role.
+
+    With kv_both MooncakeConnectorV1 and MooncakeHybridConnector neither send nor report what arrived.
+    """
     right = {"prefill": ["kv_producer", "kv_both"], "decode": ["kv_consumer", "kv_both"]}.get(engine.role)
     for part in engine.parts:
         allowed = right
-        if allowed and part.get("kv_connector") == kinds.SFA:
+        if allowed and part.get("kv_connector") in (kinds.SFA, "MooncakeConnectorV1", "MooncakeHybridConnector"):
             allowed = allowed[:1]
         if allowed and part.get("kv_role") not in allowed:
             name = part.get("kv_connector")

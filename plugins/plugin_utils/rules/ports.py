@@ -35,8 +35,8 @@ def text(port: Mapping[str, Any]) -> str:
 
 
 def fixed_ports(ctx: Context, host: str) -> list[Mapping[str, Any]]:
-    """Ports that are set, not picked."""
-    return [port for port in ctx.ports_on(host) if port.get("fixed", True)]
+    """Ports that are set, not picked, and that somebody binds."""
+    return [port for port in ctx.ports_on(host) if port.get("fixed", True) and port["purpose"] != KV_NUMBER]
 
 
 def mooncake_band(ctx: Context, host: str) -> tuple[int, int]:
@@ -96,7 +96,7 @@ def outside_mooncake_band(ctx: Context, host: str) -> Iterator[Problem]:
         return
     first, last = mooncake_band(ctx, host)
     for port in fixed_ports(ctx, host):
-        if overlap(port, {"first": first, "last": last}) and port["purpose"] != KV_NUMBER:
+        if overlap(port, {"first": first, "last": last}):
             yield Problem(
                 f"{text(port)} lies in {first}-{last}",
                 f"{last + 1} or above, or below {first}",

@@ -408,12 +408,20 @@ def dense_ranks(local: int, **prefill: Any) -> Change:
 
 EXAMPLES: dict[str, Example] = {
     # ---- ports ----
-    "PD-PORT-001": Example("sparse", port("p1", 29180), "p1", "29180", "above"),
+    "PD-PORT-001": Example(
+        "sparse", port("p1", 29180), "p1", "29180", "above", quiet=port("d1", 29181, purpose=KV_NUMBER)
+    ),
     "PD-PORT-002": Example(
         "mooncake", port("p1", 25000), "p1", "20000-35999", "36000", quiet=port("d1", 30100, purpose=KV_NUMBER)
     ),
     "PD-PORT-003": Example("sparse", port("d1", 65530, 65545), "d1", "65530-65545", "65520"),
-    "PD-PORT-004": Example("sparse", listener("d1", 29181), "d1", "nginx, pid 77"),
+    "PD-PORT-004": Example(
+        "sparse",
+        listener("d1", 29181),
+        "d1",
+        "nginx, pid 77",
+        quiet=both(port("d1", 40000, purpose=KV_NUMBER), listener("d1", 40000)),
+    ),
     "PD-PORT-005": Example("sparse", without_reservation("d1"), "d1", "32768-60999"),
     "PD-PORT-006": Example("sparse", port("p1", 9000), "p1", "9000-9031", "9032"),
     "PD-PORT-007": Example("halves", env("decode", "HCCL_IF_BASE_PORT", None), "d1", "unset"),
@@ -871,6 +879,7 @@ MORE: dict[str, tuple[Example, ...]] = {
         Example("sparse", store("layerwise_num_shared_buffers", True), "p1", "True", severity="error"),
     ),
     "PD-CONN-011": (Example("sparse", planned("profile", "sparse_kv_offload"), "p1", "3", "1", "info"),),
+    "PD-CONN-004": (Example("mooncake", transfer("prefill", "kv_role", "kv_both"), "p1", "kv_both", "kv_producer"),),
     "PD-CONN-012": (
         Example(
             "mooncake",
