@@ -33,6 +33,14 @@ SDMA = {"memcache_protocol": "device_sdma"}
 EXPERTS = {"pd_vllm_args": {"enable-expert-parallel": True, "max-model-len": 8192}}
 RANKS = {**EXPERTS, "prefill_parallel": EXTERNAL}
 
+# p1 has two ranks of the half size, so each request says how many chips to read from
+SIZES = {
+    **EXPERTS,
+    "prefill_parallel": {"tensor_parallel_size": 16},
+    "decode_parallel": {"tensor_parallel_size": 8, "data_parallel_size": 2},
+    "hosts": {"p1": {"prefill_parallel": EXTERNAL}},
+}
+
 #: profile, hosts of prefill and of decode, variables
 SHAPES: dict[str, tuple[str, int, int, dict[str, Any]]] = {
     "guide 1": ("sparse_kv_offload", 1, 1, SDMA),
@@ -41,6 +49,8 @@ SHAPES: dict[str, tuple[str, int, int, dict[str, Any]]] = {
     "guide 2": ("context_parallel", 2, 1, {}),
     "one engine per rank": ("mooncake", 1, 1, {**RANKS, "decode_parallel": EXTERNAL}),
     "replicas over two hosts": ("mooncake", 1, 2, {**RANKS, "decode_parallel": INTERNAL}),
+    "prefills of two sizes": ("mooncake", 2, 1, SIZES),
+    "prefills of two sizes, layer by layer": ("mooncake_layerwise", 2, 1, SIZES),
 }
 
 
@@ -67,8 +77,10 @@ def made(lab: Lab, profile: str, prefill: int, decode: int, variables: dict[str,
     names = [f"p{number}" for number in range(prefill)] + [f"d{number}" for number in range(decode)]
     shared = {"pd_profile": profile, "pd_model_path": str(model), "pd_served_model_name": "m", "pd_nic": "lo"}
     decoders = {"pd_instance": "one"} if "data_parallel_size" in variables.get("decode_parallel", {}) else {}
+    per_host = variables.get("hosts", {})
+    shared |= {key: value for key, value in variables.items() if key != "hosts"}
     inventory = {
-        name: {**shared, **variables, "pd_address": f"127.0.0.{number}", **(decoders if name[0] == "d" else {})}
+        name: {**shared, "pd_address": f"127.0.0.{number}", **(decoders if name[0] == "d" else per_host.get(name, {}))}
         for number, name in enumerate(names, 2)
     }
     groups = {"prefill": names[:prefill], "decode": names[prefill:], "proxy": names[:1]}
