@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...module_utils._sizing_gate import GIB
+from .. import connectors
 from ..containers import CANN_SCRIPTS, MEMCACHE_SCRIPT, MEMFABRIC_SCRIPT
 from ..findings import ERROR, INFO, WARNING
 from .context import Context, Engine, covers, targets
@@ -259,13 +260,18 @@ def environment_scripts(ctx: Context, engine: Engine) -> Iterator[Problem]:
 
     The plan knows where they lie in an image that is built here. A ready-made image (pd_build: false) may have them
     elsewhere, so pd_environment_scripts must name them all. Where that list lacks one, the image may set the variables
-    itself, which cannot be seen: a warning.
+    itself, which cannot be seen: a warning. For MemCache alone the folder of its wheel's libraries,
+    memcache_hybrid/lib, is enough in LD_LIBRARY_PATH (kv_pool.md).
 
     Guide 1's export of MemFabric's variable names a version and breaks with the next one.
     """
     wanted = scripts_of([engine])
     paths = [str(path) for path in engine.service.get("sources") or []]
     gone = [name for name in wanted if not any(word in path.lower() for path in paths for word in SCRIPTS[name][0])]
+    libraries = (engine.service.get("prepend") or {}).get("LD_LIBRARY_PATH") or ()
+    only_memcache = engine.uses_memcache and not engine.offloads and connectors.SFA not in engine.connectors
+    if only_memcache and any("memcache_hybrid" in str(path) for path in libraries):
+        gone = [name for name in gone if name == "CANN"]
     if gone:
         everywhere = scripts_of(ctx.engines)  # the list is one for the whole cluster
         layers = [layer.lower() for layer in ctx.image_of(engine).get("layers", ())]

@@ -215,9 +215,13 @@ def dram_size(ctx: Context, engine: Engine) -> Iterator[Problem]:
     source="memcache_hybrid local_service.world_size [1,1024]",
 )
 def world_size(ctx: Context) -> Iterator[Problem]:
-    """Every rank of every prefill engine joins; world_size cannot change until Meta restarts."""
+    """Every rank of every prefill engine joins, 1024 at most; world_size cannot change until Meta restarts."""
     engines = [engine for engine in ctx.engines if engine.uses_memcache]
     ranks = sum(len(engine.devices) for engine in engines)
+    if ranks > 1024:
+        hosts = len({engine.host for engine in engines})
+        yield Problem(f"{ranks} ranks on {hosts} hosts", "1024 ranks at most", "make two clusters of them")
+        return
     for engine in engines:
         size = int(local(ctx, engine).get(LOCAL + "world_size") or 256)
         if not ranks <= size <= 1024:

@@ -223,6 +223,20 @@ def test_world_size_holds_all_ranks() -> None:
     assert {file["ock.mmc.local_service.world_size"] for file in files} == {320}
 
 
+@pytest.mark.parametrize("wheel", [True, False])
+def test_memcache_of_the_images_wheel_wants_its_libraries_only(wheel: bool) -> None:
+    """As upstream's kv_pool.md has it, beside Mooncake; MemFabric by itself wants its set_env.sh."""
+    pool = {"kv_connector": "AscendStoreConnector", "kv_connector_extra_config": {"backend": "memcache"}}
+    both = {"connectors": [{"kv_connector": "MooncakeConnectorV1"}, pool]}
+    folder = "/usr/local/python3.11/lib/python3.11/site-packages/memcache_hybrid/lib"
+    made = planned(
+        pd_profile="mooncake",
+        prefill_kv_transfer_config={"kv_connector": "MultiConnector", "kv_connector_extra_config": both},
+        pd_prepend_paths={"LD_LIBRARY_PATH": [folder if wheel else "/usr/local/lib"]},
+    )
+    assert ("PD-ENV-012" in errors(made)) != wheel
+
+
 def test_layerwise_2p2d_with_the_proxy_on_the_last_host() -> None:
     inventory, groups = cluster(2, 2, pd_profile="mooncake_layerwise")
     made = plan(inventory, {**groups, "proxy": ["d2"]})

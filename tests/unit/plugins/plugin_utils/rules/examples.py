@@ -737,6 +737,7 @@ EXAMPLES: dict[str, Example] = {
 OFFICIAL = "https://github.com/vllm-project/vllm-ascend.git"
 
 MORE: dict[str, tuple[Example, ...]] = {
+    "PD-MMC-004": (Example("sparse", planned("engines/0/devices", list(range(1040))), "", "1040 ranks on 1", "1024"),),
     "PD-MODEL-012": (
         Example("mooncake", dense_ranks(local=1, data_parallel_rank=0), "p1", "2 external ranks, and the model has no"),
     ),
