@@ -3,7 +3,7 @@
 """Upstream's multi-node deployments: the inventory that the tool writes must plan the same engines.
 
 ``PD_DEPLOYMENTS`` names another folder of deployments. Compared are engines by node and chips, arguments by what they
-mean, and the environment. These differences are allowed, and no others:
+mean (loopback is the address of the one node whose ranks meet there), and the environment. These differences are allowed, and no others:
 
 * a control port of a KV connector that stood in Mooncake's random band or in another's range has moved;
 * VLLM_HOST_IP and the variables of the serving interface (HCCL_IF_*, *_SOCKET_IFNAME) are added;
@@ -32,6 +32,7 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.environment
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.environment import PATH_LIKE
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.options import OptionTable, option_table
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.planner import plan
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.ports import KV_NUMBER
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[4]))  # tools/ is no package that anybody installs
 sys.path.insert(1, str(Path(__file__).resolve().parents[4] / "lab" / "engine"))
@@ -137,6 +138,11 @@ def expected_engines(
         devices = devices[: engine.chips]
         taken[engine.node] = max(taken.get(engine.node, 0), devices[-1] + 1)
         options = table.parse(data["argv"])
+        if options.get("data-parallel-address") in (
+            "127.0.0.1",
+            "localhost",
+        ):  # ranks of one node, which has an address
+            options["data-parallel-address"] = deployment["nodes"][data["node"]]
         result[data["node"], tuple(devices)] = {
             "role": data["role"],
             "options": meaning(options, table, engine.local_ranks == engine.dp and engine.nnodes == 1),
@@ -229,6 +235,7 @@ def cannot_start(deployment: Mapping[str, Any]) -> str | None:
     ranks: dict[tuple[Any, ...], list[int]] = {}
     sizes: dict[tuple[Any, ...], int] = {}
     chips: dict[int, int] = {}
+    held: set[tuple[int, str]] = set()
     for data in deployment["engines"]:
         node, said = data["node"], io.StringIO()
         try:
@@ -239,9 +246,14 @@ def cannot_start(deployment: Mapping[str, Any]) -> str | None:
         given = {**ALONE, **{name: value for name, value in stated.items() if value is not None}}
         nnodes, size, external = given["nnodes"], given["data_parallel_size"], "data_parallel_rank" in given
         local = 1 if external or nnodes > 1 else given.get("data_parallel_size_local", size)
-        chips[node] = chips.get(node, 0) + math.prod(given.get(name, 1) for name in PER_RANK) * local // nnodes
+        wanted = math.prod(given.get(name, 1) for name in PER_RANK) * local // nnodes
+        chips[node] = chips.get(node, 0) + wanted
         if chips[node] > deployment["npu_per_node"]:
             return f"node {node} has no {chips[node]} chips"
+        seen = [(node, chip) for chip in data["env"].get("ASCEND_RT_VISIBLE_DEVICES", "").split(",") if chip][:wanted]
+        if seen and (len(seen) < wanted or held.intersection(seen)):
+            return f"an engine on node {node} has no {wanted} chips of its own among {seen}"
+        held.update(seen)
         if nnodes > 1:
             point, own, total = (given.get("master_addr"), given.get("master_port")), [given["node_rank"]], nnodes
         else:
@@ -447,7 +459,7 @@ def assert_derived(made: Mapping[str, Any]) -> None:
     for host in made["hosts"]:
         chips = [chip for engine in made["engines"] if engine["host"] == host for chip in engine["devices"]]
         assert len(chips) == len(set(chips))
-        fixed = [port for port in made["ports"] if port["host"] == host and port["fixed"]]
+        fixed = [p for p in made["ports"] if p["host"] == host and p["fixed"] and p["purpose"] != KV_NUMBER]
         taken = [number for port in fixed for number in range(port["first"], port["last"] + 1)]
         assert len(taken) == len(set(taken))
 
