@@ -67,6 +67,11 @@ class HostFacts:
         return sorted(int(node) for node in nodes if node is not None) or None
 
     @property
+    def generation(self) -> str | None:
+        """``A3`` or ``A2``, by the chips' name."""
+        return self._face("npu").get("generation")
+
+    @property
     def hbm_bytes(self) -> int | None:
         """The smallest chip's."""
         totals = [chip.get("hbm_total_mib") for chip in self._face("npu").get("chips") or ()]

@@ -79,10 +79,8 @@ class ServicePlanner:
     def images(self) -> dict[str, Any]:
         """Base image and layers by role. Prefill and decode share what they can: only the top layer may differ."""
         draft = self._draft
-        generation = next(
-            (self._settings.of_host(name, "pd_npu_generation") for name in draft.hosts),
-            VARIABLES["pd_npu_generation"].default,
-        )
+        default = VARIABLES["pd_npu_generation"].default
+        generation = next((self._generation(name) for name in draft.hosts), default)
         version = str(draft.profile_value("pd_vllm_ascend_version"))
         base = self._settings.cluster("pd_image") or draft.profile.image(str(generation), version)
         configs = {role: [draft.kv[role, host] for host in draft.members[role]] for role in draft.profile.roles}
@@ -97,6 +95,12 @@ class ServicePlanner:
                     layers.append("memcache")
             images[role] = {"base": base, "layers": layers}
         return images
+
+    def _generation(self, host: str) -> str:
+        """Of a host's chips: as stated, else as probed, else A3."""
+        stated = self._settings.is_set(host, "pd_npu_generation")
+        probed = None if stated else self._draft.hosts[host].facts.generation
+        return str(probed or self._settings.of_host(host, "pd_npu_generation"))
 
     def _image_for_host(self, host: str) -> str:
         """Image of a service that any image can carry: one that the host has anyway."""

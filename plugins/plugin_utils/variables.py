@@ -111,7 +111,7 @@ SECTIONS: tuple[tuple[str, tuple[Variable, ...]], ...] = (
             Variable(
                 "pd_npu_generation",
                 "str",
-                "decides the number of chips where no probe has counted",
+                "decides the number of chips and the default image where no probe has looked",
                 "A3",
                 HOST,
                 "",

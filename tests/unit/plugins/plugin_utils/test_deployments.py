@@ -3,7 +3,8 @@
 """Upstream's multi-node deployments: the inventory that the tool writes must plan the same engines.
 
 ``PD_DEPLOYMENTS`` names another folder of deployments. Compared are engines by node and chips, arguments by what they
-mean (loopback is the address of the one node whose ranks meet there), and the environment. These differences are allowed, and no others:
+mean (loopback is the address of the one node whose ranks meet there), and the environment. These differences are
+allowed, and no others:
 
 * a control port of a KV connector that stood in Mooncake's random band or in another's range has moved;
 * VLLM_HOST_IP and the variables of the serving interface (HCCL_IF_*, *_SOCKET_IFNAME) are added;

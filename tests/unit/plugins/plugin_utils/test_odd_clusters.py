@@ -106,6 +106,16 @@ def test_a_sum_counts_what_others_hold() -> None:
     assert "12 chips, but p1 8 = 8 (prefill-p1 holds 8 of p1)" in found(made, "layout")["found"]
 
 
+@pytest.mark.parametrize(("stated", "suffix"), [(None, "-openeuler"), ("A3", "-a3-openeuler")])
+def test_the_default_image_is_that_of_the_chips(stated: str | None, suffix: str) -> None:
+    """As stated, else as probed: eight chips of an A2 want another image than A3."""
+    inventory, groups = cluster(pd_profile="mooncake", pd_npu_generation=stated)
+    facts = {host: {"npu": {"generation": "A2", "device_nodes": list(range(8))}} for host in inventory}
+    made = plan(inventory, groups, facts)
+    assert made["images"]["decode"]["base"] == f"quay.io/ascend/vllm-ascend:v0.26.0rc1{suffix}"
+    assert [len(e["devices"]) for e in made["engines"]] == [8, 8]
+
+
 def test_connectors_of_vllm_ascend_want_chips() -> None:
     finding = found(planned(pd_profile="mooncake", hosts={"d1": {"pd_devices": []}}), "device-list")
     assert "pd_devices of d1 is empty" in finding["found"]
