@@ -30,6 +30,9 @@ from tools.deployments.reading import (
 
 MASTER_PORT = VARIABLES["pd_master_port"].default
 
+#: Ports that belong to an instance and not to a host.
+MEETINGS = ("data_parallel_rpc_port", "kv_port")
+
 
 class Writer:
     """Collects variables for all hosts, for groups and for single hosts."""
@@ -151,12 +154,7 @@ class Writer:
 
     def _topology(self) -> None:
         settings = {id(instance): self._parallel(instance) for instance in self.instances}
-        crowded = {
-            (node, role)
-            for node in self.hosts
-            for role in self.roles
-            if sum(1 for i in self.instances if i.role == role and node in i.nodes) > 1
-        }
+        named = self._name_instances()
         for role in self.roles:
             own = [instance for instance in self.instances if instance.role == role]
             values = [settings[id(instance)] for instance in own]
@@ -164,17 +162,37 @@ class Writer:
             if same:
                 self.groups[role][f"{role}_parallel"] = values[0]
             for number, instance in enumerate(own):
-                if any((node, role) in crowded for node in instance.nodes):
-                    self._entry(instance, number, {} if same else settings[id(instance)])
+                place = self._place_of(instance.nodes[0], named)
+                if sum(1 for other in own if self._place_of(other.nodes[0], named) == place) > 1:
+                    self._entry(instance, f"i{number + 1}", {} if same else settings[id(instance)])
                     continue
-                for node in instance.nodes:
-                    if not same:
-                        self.hosts[node][f"{role}_parallel"] = settings[id(instance)]
-                    if len(instance.nodes) > 1:
-                        self.hosts[node]["pd_instance"] = f"{role}-{number + 1}" if len(own) > 1 else role
+                for node in () if same else instance.nodes:
+                    self.hosts[node][f"{role}_parallel"] = settings[id(instance)]
+        for role in self.roles:
             self._name_once(role)
-        self._devices(crowded)
+        self._devices()
         self._uneven_ranks()
+
+    def _name_instances(self) -> dict[int, str]:
+        """``pd_instance`` by node, one for all nodes that instances over several nodes tie together."""
+        named: dict[int, str] = {}
+        for role in self.roles:
+            own = [instance for instance in self.instances if instance.role == role]
+            for number, instance in enumerate(own):
+                if len(instance.nodes) == 1:
+                    continue
+                known = [named[node] for node in instance.nodes if node in named]
+                name = known[0] if known else f"{role}-{number + 1}" if len(own) > 1 else role
+                named = {node: name if other in known else other for node, other in named.items()}
+                named |= dict.fromkeys(instance.nodes, name)
+        for node, name in named.items():
+            self.hosts[node]["pd_instance"] = name
+        return named
+
+    @staticmethod
+    def _place_of(node: int, named: Mapping[int, str]) -> int | str:
+        """What the planner puts together, unless entries tell it apart: nodes of one ``pd_instance``, else the node."""
+        return named.get(node, node)
 
     def _name_once(self, role: str) -> None:
         """One instance over all hosts of a role: its name stands in the group."""
@@ -200,19 +218,17 @@ class Writer:
             result["data_parallel_mode"] = "hybrid"
         return result
 
-    def _entry(self, instance: Instance, number: int, parallel: dict[str, Any]) -> None:
-        if len(instance.nodes) > 1:
-            raise NotExpressible("an instance over several nodes shares one of them with another instance of its role")
-        node = instance.nodes[0]
-        entry: dict[str, Any] = {"name": f"i{number + 1}"}
-        devices = [chip for engine in instance.engines for chip in engine.devices or []]
-        if devices:
-            entry["devices"] = devices
-        if parallel:
-            entry["parallel"] = parallel
-        self.hosts[node].setdefault(f"{instance.role}_instances", []).append(entry)
+    def _entry(self, instance: Instance, name: str, parallel: dict[str, Any]) -> None:
+        """An entry of ROLE_instances on each of the instance's nodes."""
+        for node in instance.nodes:
+            entry: dict[str, Any] = {"name": name}
+            if devices := [chip for engine in instance.on(node) for chip in engine.devices or []]:
+                entry["devices"] = devices
+            if parallel:
+                entry["parallel"] = parallel
+            self.hosts[node].setdefault(f"{instance.role}_instances", []).append(entry)
 
-    def _devices(self, crowded: set[tuple[int, str]]) -> None:
+    def _devices(self) -> None:
         """Chips, where they are not simply the node's first in order of rank."""
         for node in self.hosts:
             taken = 0
@@ -223,10 +239,10 @@ class Writer:
                     count = sum(engine.chips for engine in engines)
                     usual = list(range(taken, taken + count))
                     taken += count
-                    if not stated or stated[:count] == usual or (node, role) in crowded:
+                    if not stated or stated[:count] == usual or self._instance_entry(engines[0]) is not None:
                         continue
                     if node in self.shared:
-                        self.hosts[node][f"{role}_instances"] = [{"name": "i1", "devices": stated}]
+                        self._entry(instance, "i1", {})
                     else:
                         self.hosts[node]["pd_devices"] = stated
 
@@ -263,17 +279,18 @@ class Writer:
             return stated[0][0] if stated else None
         for instance, span in zip(instances, spans, strict=True):
             if span:
-                self._entry_on(node, instance)[key] = span[0]
+                # where an instance's hosts meet, any of them may come first
+                for each in instance.nodes if key in MEETINGS else (node,):
+                    self._entry_on(each, instance)[key] = span[0]
         return None
 
     def _entry_on(self, node: int, instance: Instance) -> dict[str, Any]:
         """The instance's entry on a node, a new one where it is the only instance of its role there."""
+        if self._instance_entry(instance.on(node)[0]) is None:
+            for each in instance.nodes:
+                self.hosts[each][f"{instance.role}_instances"] = [{"name": "i1"}]
         entry = self._instance_entry(instance.on(node)[0])
-        if entry is None:
-            if len(instance.nodes) > 1:
-                raise NotExpressible(f"instances that share node {node} have ports which do not follow each other")
-            entry = {"name": "i1"}
-            self.hosts[node][f"{instance.role}_instances"] = [entry]
+        assert entry is not None
         return entry
 
     def _rendezvous(self, variable: str, option: str, ours: int, theirs: int) -> None:

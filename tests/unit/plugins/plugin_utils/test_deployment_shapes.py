@@ -80,6 +80,23 @@ def follower(node: int) -> str:
     return "--headless" if node else "--host 0.0.0.0 --port 8080"
 
 
+def over_both(role: str, words: str, local: int, kv: Json) -> list[Json]:
+    """A role on half of the chips of two nodes: prefill's of 8 chips a rank, decode's of 4."""
+    decode = role == "decode"
+    port, half, size = (7200, HALVES[1], 4) if decode else (7100, HALVES[0], 8)
+    meeting = f"-dpa {A} -dpp {13389 if decode else 13380}"
+    return [
+        engine(
+            n,
+            role,
+            f"{'--headless' if n else f'--port {port}'} {words} -dpr {local * n} {meeting} -tp {size}",
+            kv,
+            ASCEND_RT_VISIBLE_DEVICES=half,
+        )
+        for n in (0, 1)
+    ]
+
+
 SHAPES: dict[str, Json] = {
     "hybrid load balancing": deployment(
         *(engine(i, "mixed", f"--port 8000 -dp 4 -dpl 2 -dpr {2 * i} -dpa {A} -dpp 13399 -tp 8 -dph") for i in (0, 1))
@@ -182,6 +199,32 @@ SHAPES: dict[str, Json] = {
             for n, role, kind in ((0, "prefill", P), (1, "prefill", P), (2, "decode", D))
             for i in (0, 1)
         )
+    ),
+    "two instances over the same nodes": deployment(
+        engine(0, "prefill", "--port 7100 -tp 16", connector(P, (1, 16), (4, 4))),
+        *(
+            engine(
+                1 + n,
+                "decode",
+                f"{'--headless' if n else f'--port {7200 + i}'} "
+                f"-dp 4 -dpl 2 -dpr {2 * n} -dpa {B} -dpp {13389 + i} -tp 4",
+                connector(D, (1, 16), (4, 4), port=36000 + 100 * i),
+                ASCEND_RT_VISIBLE_DEVICES=HALVES[i],
+            )
+            for i in (0, 1)
+            for n in (0, 1)
+        ),
+    ),
+    "a prefill on each of decode's nodes": deployment(
+        *(
+            engine(n, "prefill", "--port 7100 -tp 8", connector(P, (1, 8), (4, 4)), ASCEND_RT_VISIBLE_DEVICES=HALVES[0])
+            for n in (0, 1)
+        ),
+        *over_both("decode", "-dp 4 -dpl 2", 2, connector(D, (1, 8), (4, 4), port=36100)),
+    ),
+    "prefill and decode over the same nodes": deployment(
+        *over_both("prefill", "-dp 2 -dpl 1", 1, connector(P, (2, 8), (4, 4))),
+        *over_both("decode", "-dp 4 -dpl 2", 2, connector(D, (2, 8), (4, 4), port=36100)),
     ),
     "ranks spread unevenly": deployment(
         engine(0, "prefill", "--port 8080 -dp 3 -tp 4", connector(P, (3, 4), (6, 2))),
