@@ -75,7 +75,7 @@ def limited(folder: Path, **other: Any) -> tuple[int, str]:
 
 
 def test_decode_that_would_stay_on_an_older_build_is_named(tmp_path: Path) -> None:
-    code, said = limited(tmp_path, ansible_connection="local")
+    code, said = limited(tmp_path, ansible_connection="local", ansible_python_interpreter=sys.executable)
     assert code != 0
     assert f"pd-decode-d1 on d1, which would need {OURS}:new" in said
 
