@@ -24,6 +24,8 @@ SOC_OF = {"A3": "ascend910_93", "A2": "ascend910b"}
 #: Feature -> versions of vllm-ascend that take it.
 SPARSE_OFFLOAD = ">=0.26"
 PREFILL_CONTEXT_PARALLEL = ">=0.13,<0.25"
+#: Wheels of MemFabric that have mfcli, which compiles the offload library that no wheel brings.
+OFFLOAD_WHEELS = ">=1.2.1"
 #: Least driver: MemFabric 1.2 (layerwise_and_sparse_kv_cache_offloading.md), CANN 9 (24.x lacks hrtRaAiQpCreate).
 DRIVER_MEMFABRIC = "25.5.1"
 DRIVER_CANN_9 = "25.0"
@@ -251,3 +253,22 @@ def image_version(ctx: Context) -> Iterator[Problem]:
                 "set pd_image, or pd_vllm_ascend_version and pd_vllm_version",
                 severity=WARNING if built else None,
             )
+
+
+@rule(
+    "PD-VER-012",
+    ERROR,
+    "this MemFabric wheel has no offload library",
+    per="cluster",
+    source="memfabric_hybrid 1.2.0 on the Python index",
+)
+def memfabric_wheel(ctx: Context) -> Iterator[Problem]:
+    """Sparse KV offload needs libmf_hybm_accoffload.so. No wheel brings it: 1.2.1 and newer compile it on the spot
+    (mfcli), 1.2.0 cannot.
+    """
+    version = str(ctx.settings.get("memfabric_version") or "")
+    layers = {layer for image in (ctx.plan.get("images") or {}).values() for layer in image.get("layers") or ()}
+    if "memfabric" not in layers or ctx.settings.get("memfabric_method") != "wheel" or not version:
+        return
+    if not in_range(version, OFFLOAD_WHEELS):
+        yield Problem(f"memfabric_version {version}", OFFLOAD_WHEELS, "set memfabric_version, or method source")

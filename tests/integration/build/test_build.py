@@ -45,8 +45,7 @@ def builder(hosts: dict[str, Any], plan: dict[str, Any]) -> Iterator[Any]:
 
 
 def images(host: Any) -> list[str]:
-    names: list[str] = host.check_output("docker images --format '{{.Repository}}:{{.Tag}}'").split()
-    return names
+    return sorted(host.check_output("docker images --format '{{.Repository}}:{{.Tag}}'").split())
 
 
 def of_services(hosts: dict[str, Any]) -> dict[str, list[str]]:

@@ -27,7 +27,18 @@ SCRIPTS = [
     "/usr/local/memfabric_hybrid/set_env.sh",
     "/usr/local/memcache_hybrid/set_env.sh",
 ]
-WHEELS = {"memfabric_method": "wheel", "memcache_method": "wheel"}
+# What an image with its own MemFabric and MemCache has; made of the wheels that vllm-ascend's requirements install.
+INSTALL = r"""
+for name in memfabric memcache; do
+  find="import importlib.util as u; print(u.find_spec('${name}_hybrid').submodule_search_locations[0])"
+  lib=$(python3 -c "$find")/lib
+  echo compiled >"$lib/libmf_hybm_accoffload.so"
+  mkdir -p /usr/local/${name}_hybrid
+  printf 'export %s\n' "LD_LIBRARY_PATH=$lib:\$LD_LIBRARY_PATH" >/usr/local/${name}_hybrid/set_env.sh
+done
+echo "export MEMFABRIC_HYBRID_EXTEND_LIB_PATH=$(python3 -c "${find/memcache/memfabric}")/lib" \
+  >>/usr/local/memfabric_hybrid/set_env.sh
+"""
 PREINSTALLED = {"memfabric_method": "preinstalled", "memcache_method": "preinstalled", "pd_image_source": "present"}
 
 
@@ -143,7 +154,7 @@ def test_a_ready_made_image_comes_as_an_archive_or_is_there(
         ({"pd_image_source": "archive", "pd_image_archive": str(archive)}, f"and not {other}"),
     ):
         with pytest.raises(AssertionError) as failure:
-            play("tests/integration/images/base.yml", pd_build=False, pd_image=other, **source)
+            play("tests/integration/images/base.yml", **here | source | {"pd_image": other})
         assert told in " ".join(str(failure.value).split())
 
 
@@ -158,14 +169,14 @@ def test_what_the_base_image_has_installed_is_taken_or_refused(builder: Any) -> 
         told = " ".join(str(failure.value).split())
         assert "memfabric_hybrid is 1.2.1 in /usr/local/memfabric_hybrid, but 1.2.0 in Python" in told
 
-        play(layers, **WHEELS, memfabric_version="1.2.0", memcache_version="1.2.0")
-        (wheels,) = [name for name in names(builder) - before if name.startswith("vllm-ascend-pd/memcache:")]
-        builder.check_output("docker tag %s %s", wheels, COMPLETE)
+        vllm = min(name for name in before if name.startswith("vllm-ascend-pd/vllm:"))
+        builder.check_output("docker run --name ready-made --entrypoint bash %s -ec %s", vllm, INSTALL)
+        builder.check_output("docker commit ready-made %s", COMPLETE)
         play(layers, pd_image=COMPLETE, **PREINSTALLED)
-        (taken,) = {each for each in names(builder) - before if each.startswith("vllm-ascend-pd/memcache:")} - {wheels}
+        (taken,) = {each for each in names(builder) - before if each.startswith("vllm-ascend-pd/memcache:")}
         ask = "docker run --rm --entrypoint=python3 %s -m pip show memcache_hybrid memfabric_hybrid"
         assert builder.check_output(ask, taken).count("Version: 1.2.0") == 2
     finally:
-        builder.run("docker rm --force pd-build-memfabric pd-build-memcache pd-build-vllm")
+        builder.run("docker rm --force ready-made pd-build-memfabric pd-build-memcache pd-build-vllm")
         for name in sorted(names(builder) - before):
             builder.run("docker rmi %s", name)

@@ -672,6 +672,14 @@ EXAMPLES: dict[str, Example] = {
     "PD-VER-009": Example("sparse", planned("versions/vllm_ascend", "0.27.0"), "", "0.27.0"),
     "PD-VER-010": Example("sparse", planned("settings/vllm_build_soc_version", "910C"), "", "910C", "ascend910_9391"),
     "PD-VER-011": Example("mooncake", based("v0.22.1rc1-a3"), "", "v0.22.1rc1-a3", "0.26.0rc1", "error"),
+    "PD-VER-012": Example(
+        "sparse",
+        both(planned("settings/memfabric_method", "wheel"), planned("settings/memfabric_version", "1.2.0")),
+        "",
+        "1.2.0",
+        ">=1.2.1",
+        quiet=both(planned("settings/memfabric_method", "wheel"), planned("settings/memfabric_version", "1.2.1")),
+    ),
     # ---- model ----
     "PD-MODEL-001": Example(
         "sparse", both(model("d1", "exists", False), model("d1", "config", None)), "d1", "DeepSeek-V3.2-W8A8"
