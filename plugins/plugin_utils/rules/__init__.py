@@ -10,6 +10,7 @@ from typing import Any
 from ..findings import Finding
 from . import (
     arguments,
+    connector_sizes,
     connectors,
     env,
     host,
@@ -27,21 +28,22 @@ from . import (
 from .explain import explain
 from .registry import RULES, Problem, Rule, Verdict, judge
 
+# Part of an id -> where its rules stand.
 AREAS = {
-    "PORT": ports,
-    "NIC": nic,
-    "NPU": npu,
-    "HOST": host,
-    "MEM": memory,
-    "SPARSE": sparse_kv,
-    "CONN": connectors,
-    "MMC": memcache,
-    "PROXY": proxy,
-    "PARITY": parity,
-    "VER": versions,
-    "MODEL": model,
-    "ARG": arguments,
-    "ENV": env,
+    "PORT": (ports,),
+    "NIC": (nic,),
+    "NPU": (npu,),
+    "HOST": (host,),
+    "MEM": (memory,),
+    "SPARSE": (sparse_kv,),
+    "CONN": (connectors, connector_sizes),
+    "MMC": (memcache,),
+    "PROXY": (proxy,),
+    "PARITY": (parity,),
+    "VER": (versions,),
+    "MODEL": (model,),
+    "ARG": (arguments,),
+    "ENV": (env,),
 }
 
 

@@ -30,5 +30,5 @@ def test_every_area_is_a_module_and_every_module_an_area() -> None:
     areas = {identifier.split("-")[1] for identifier in rules.RULES}
     assert areas == set(rules.AREAS)
     for rule in rules.RULES.values():
-        module = rules.AREAS[rule.id.split("-")[1]]
-        assert rule.check.__module__ == module.__name__
+        modules = rules.AREAS[rule.id.split("-")[1]]
+        assert rule.check.__module__ in {module.__name__ for module in modules}
