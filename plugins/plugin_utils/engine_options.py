@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.layers import merge
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.options import OptionTable
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.topology import HYBRID, Engine, Instance
 
 _PARALLEL = "{role}_parallel"
@@ -75,6 +76,25 @@ def misshapen(options: Mapping[str, Any]) -> list[str]:
         for name in MAPPINGS
         if options.get(name) is not None and not isinstance(options[name], allowed.get(name, Mapping))
     ]
+
+
+def misstated(options: Mapping[str, Any], table: OptionTable) -> dict[str, tuple[str, str]]:
+    """Switches that have a value, and other options that have none -> what would be right, and how to mend it.
+
+    The parser of vLLM refuses both: ``--enable-expert-parallel yes`` is a stray word, ``--quantization`` wants one.
+    ``False`` is no value either: an option that is no switch has no form with ``no-``.
+    """
+    result = {}
+    for name, value in options.items():
+        option = table.get(name)
+        if option is None or value is None:
+            continue
+        switch = option.kind in ("boolean", "flag")
+        if switch and not isinstance(value, bool):
+            result[name] = ("true or false, without quotes", f"write {name}: true or {name}: false")
+        elif not switch and isinstance(value, bool) and not (value and option.bare):
+            result[name] = ("its value", f"write the value that {name} shall have; null leaves it out")
+    return result
 
 
 def without_owned(options: Mapping[str, Any], offload: bool) -> dict[str, Any]:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,8 +12,10 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import conn
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.containers import CONFIG_DIR
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.draft import Draft
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.engine_options import (
+    OWNED,
     engine_options,
     misshapen,
+    misstated,
     owned,
     parallel_options,
     without_owned,
@@ -53,7 +56,7 @@ class UserLayers:
             for name, layer in self._layers("vllm_args", role, host, instance):
                 meaning = self._draft.table.normalise(layer)
                 self._check_options(name, meaning, role, host)
-                unusable = misshapen(meaning)
+                unusable = {*misshapen(meaning), *misstated(meaning, self._draft.table)}
                 usable = {key: value for key, value in meaning.items() if key not in unusable}
                 merged.append(without_owned(usable, offload))
             self._options[instance, host] = merge(*merged)
@@ -65,6 +68,10 @@ class UserLayers:
             draft.report.add(
                 "owned-option", f"{layer} sets {name}, which follows from the plan", right, f"use {right} instead", host
             )
+        for name, (right, mend) in misstated(options, draft.table).items():
+            if name not in OWNED and name not in misshapen(options):
+                found = f"{layer}: {name} is {json.dumps(options[name])[:60]}"
+                draft.report.add("option-value", found, right, mend, host)
         for name in misshapen(options):
             draft.report.add(
                 "option-mapping",

@@ -36,6 +36,7 @@ class Option:
     json: bool
     choices: tuple[Any, ...]
     flags: tuple[str, ...]  # every spelling, without dashes
+    bare: bool  # may stand without its value, as --hf-token
 
     @classmethod
     def from_parser(cls, data: Mapping[str, Any]) -> Option:
@@ -46,7 +47,7 @@ class Option:
         kind = _KINDS.get(data["action"], "list" if data.get("nargs") == "+" else "value")
         is_json = kind == "value" and (reader in _JSON_READERS or name.endswith(_JSON_NAMES))
         number = "str" if kind in ("list", "append") else _NUMBER_READERS.get(reader, "str")
-        return cls(name, kind, number, is_json, tuple(data.get("choices") or ()), flags)
+        return cls(name, kind, number, is_json, tuple(data.get("choices") or ()), flags, data.get("nargs") == "?")
 
 
 _KINDS = {
@@ -148,6 +149,8 @@ class OptionTable:
                 result[name] = [self.value(name, value) for value in values]
             elif option is not None and option.kind == "append":
                 result.setdefault(name, []).append(inline if has_value else _take(queue, token))
+            elif option is not None and option.bare and not has_value and (not queue or _is_option(queue[0])):
+                result[name] = True
             elif option is None and not has_value:  # of another version: take what follows, let the caller report it
                 words = []
                 while queue and not _is_option(queue[0]):

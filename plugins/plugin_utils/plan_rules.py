@@ -38,6 +38,8 @@ PLAN_RULES: Mapping[str, str] = {
     "other side sooner or later.",
     "unknown-option": "vLLM of this version has no such option and would refuse to start.",
     "option-choice": "vLLM takes one of a few words for this option, and this is none of them.",
+    "option-value": "A switch of vllm serve is true or false, and every other option has a value: a word in quotes "
+    "behind a switch, such as 'yes', is a stray argument, at which vLLM stops.",
     "option-mapping": "JSON that is written by hand loses its quotes in a shell or in YAML, or has a comma too many. "
     "Text that cannot be read as JSON is left out until it is corrected.",
     "owned-kv-field": "Role, port and both sides' sizes of a connector follow from the topology.",

@@ -50,6 +50,8 @@ TABLE = option_table("0.26.0")
         (["--max-num-batched-tokens", "32", "--max-num-batched-tokens", "64"], {"max-num-batched-tokens": 64}),
         (["--tokenizer-mode", "deepseek_v32"], {"tokenizer-mode": "deepseek_v32"}),
         (["--middleware", "a", "--middleware", "b"], {"middleware": ["a", "b"]}),
+        (["--hf-token", "--seed", "1"], {"hf-token": True, "seed": 1}),
+        (["--hf-token", "secret"], {"hf-token": "secret"}),
         (["--seed", "-1"], {"seed": -1}),
         (["--no-such-switch", "--seed", "1"], {"no-such-switch": True, "seed": 1}),
         (

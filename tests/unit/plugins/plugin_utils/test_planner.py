@@ -133,6 +133,14 @@ def test_instance_entries_have_layers_of_their_own() -> None:
         ({"decode_vllm_args": {"max-num-seq": 4}}, "unknown-option", ["max-num-seqs"]),
         ({"decode_vllm_args": {"tokenizer-mode": "fast"}}, None, []),  # any word: vLLM takes registered ones
         ({"decode_vllm_args": {"kv-cache-dtype": "fp7"}}, "option-choice", ["fp7", "auto"]),
+        ({"decode_vllm_args": {"enable-prefix-caching": "false"}}, "option-value", ['"false"', "without quotes"]),
+        ({"decode_vllm_args": {"compilation-config": True}}, "option-value", ["true", "null"]),
+        (
+            {"decode_vllm_args": {"no-enable-prefix-caching": True, "trust-remote-code": False, "hf-token": True}},
+            None,
+            [],
+        ),
+        ({"decode_vllm_args": {"quantization": None, "enable-prefix-caching": None}}, None, []),
         ({"decode_env": {"HCCL_IF_IP": "1"}}, "environment", ["HCCL_IF_IP", "pd_address"]),
         ({"decode_env": {"ASCEND_RT_VISIBLE_DEVICES": "1"}}, "environment", ["pd_devices"]),
         ({"decode_env": {"LD_LIBRARY_PATH": "/x"}}, "environment", ["pd_prepend_paths"]),
@@ -631,6 +639,13 @@ def test_null_removes_what_the_profile_says_of_the_connector() -> None:
     nothing = {"kv_connector_extra_config": {"use_layerwise": None}}
     config = engine(planned(decode_kv_transfer_config=nothing), "decode-d1-0")["vllm_args"]["kv-transfer-config"]
     assert config["kv_connector_extra_config"] == {"transfer_backend": "memfabric"}
+
+
+def test_a_switch_with_a_word_is_left_out_so_that_nothing_else_is_told_of_it() -> None:
+    """The profile's own value stays: rules would take any word for "on"."""
+    made = planned(decode_vllm_args={"enable-prefix-caching": "false", "quantization": True})
+    options = engine(made, "decode-d1-0")["vllm_args"]
+    assert options["enable-prefix-caching"] is False and options["quantization"] == "ascend"
 
 
 @pytest.mark.parametrize("text", ['{"enable_kv_nz": true,}', "[]", '"true"'])
