@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Mapping, NamedTuple, Sequence
 
+#: How the reason begins of an interface that could serve as well.
+FIT = "fit, "
+
 
 class Choice(NamedTuple):
     """serving: {name, address, reason} or None; refused: [{name, reason}]; cause: why serving is None."""
@@ -44,10 +47,10 @@ def choose(
     else:
         name, reason, cause = _found(by_name, unfit, votes, default)
     if name is None:
-        others = {other: why or "fit, but nothing tells that it should serve" for other, why in unfit.items()}
+        others = {other: why or FIT + "but nothing tells that it should serve" for other, why in unfit.items()}
         return Choice(None, _refusals(others), cause)
     chosen = address or _address(by_name[name], [str(peer["source"]) for peer in ways if peer["interface"] == name])
-    others = {other: why or f"fit, but {name} is preferred: {reason}" for other, why in unfit.items() if other != name}
+    others = {other: why or f"{FIT}but {name} is preferred: {reason}" for other, why in unfit.items() if other != name}
     return Choice({"name": name, "address": chosen, "reason": reason}, _refusals(others), None)
 
 

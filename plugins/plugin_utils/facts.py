@@ -11,6 +11,11 @@ from typing import Any
 _UNKNOWN = re.compile(r"<unknown: [^<>]* of [^<>]*>")
 
 
+def mark(what: str, host: str) -> str:
+    """What stands in the plan for a value that nobody has seen yet."""
+    return f"<unknown: {what} of {host}>"
+
+
 class Unknowns:
     """Hands out marks for values that need a probe, and remembers them."""
 
@@ -19,7 +24,7 @@ class Unknowns:
 
     def mark(self, what: str, host: str) -> str:
         self._seen[(what, host)] = None
-        return f"<unknown: {what} of {host}>"
+        return mark(what, host)
 
     def as_list(self) -> list[dict[str, str]]:
         return [{"what": what, "host": host} for what, host in self._seen]

@@ -402,7 +402,7 @@ class Context:
         """
         value: Any = self.face(host)
         face, last = path.split(".")[0], path.rsplit(".", maxsplit=1)[-1]
-        reasons = self._reasons(host, face)
+        reasons = self.reasons(host, face)
         failed = next(
             (reason for reason in reasons if reason.startswith(("the probe of this face failed", f"{last}: "))), None
         )
@@ -413,13 +413,14 @@ class Context:
                 raise Missing(f"{path} of {host} is not known{self._reason(host, face)}")
         return value
 
-    def _reasons(self, host: str, face: str) -> list[str]:
+    def reasons(self, host: str, face: str) -> list[str]:
+        """Why a face of the host does not tell something."""
         found = self.face(host).get(face)
         return [str(reason) for reason in found.get("reasons") or []] if isinstance(found, Mapping) else []
 
     def _reason(self, host: str, face: str) -> str:
         """Why the face could not tell, if it gives but one reason."""
-        reasons = self._reasons(host, face)
+        reasons = self.reasons(host, face)
         return f": {reasons[0]}" if len(reasons) == 1 else ""
 
     def chips(self, host: str) -> list[Mapping[str, Any]]:

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from ..facts import find_unknowns, mark
 from ..findings import ERROR, INFO, WARNING
 from ..variables import TRANSFER_DIR
 from .context import Context, Missing, numbers
@@ -180,4 +181,45 @@ def archive_room(ctx: Context, host: str) -> Iterator[Problem]:
     if free < need * GIB and not ctx.own_running(host):
         yield Problem(
             f"{free / GIB:.0f} GiB free in {folder}", f"{need} GiB", "make room, or set container_transfer_dir"
+        )
+
+
+#: What the plan may not know -> the variable that states it, and the faces of the probe that would tell.
+GAPS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "serving address": ("pd_address", ("nic",)),
+    "serving network interface": ("pd_nic", ("nic",)),
+    "path of npu-smi": ("", ("npu",)),
+    "topk_buffer_size": ("pd_topk_buffer_size", ("npu", "host")),
+    "dram_size_per_dp_GB": ("pd_dram_size_per_dp_gb", ("npu", "host")),
+    "kv-cache-memory-bytes": ("pd_kv_cache_memory_bytes", ("npu", "host")),
+    "memcache dram.size": ("memcache_dram_size", ("npu", "host")),
+}
+
+
+@rule("PD-HOST-012", ERROR, "the plan has a gap", per="cluster", source="collection")
+def gaps(ctx: Context) -> Iterator[Problem]:
+    """A service cannot be started with a value that neither the inventory states nor the probe could find.
+
+    A wrong pd_nic or pd_address is told by PD-NIC-002, an unreachable host by PD-HOST-001.
+    """
+    unknowns = ctx.plan.get("unknowns") or []
+    marks = set(find_unknowns(ctx.services)) if unknowns else set()
+    for gap in unknowns:
+        what, host = str(gap["what"]), str(gap["host"])
+        if mark(what, host) not in marks or host not in ctx.hosts:
+            continue
+        if ctx.facts is None:
+            raise Missing("no host was contacted")
+        seen = ctx.facts.get(host) or {}
+        if not seen or seen.get("unreachable"):
+            continue
+        variable, faces = GAPS[what]
+        if "nic" in faces and (seen.get("nic") or {}).get("interfaces"):
+            continue
+        reasons = [reason for face in faces for reason in ctx.reasons(host, face)]
+        yield Problem(
+            f"{what} is not known: {'; '.join(reasons) or 'see what else is wrong with this host'}",
+            "known before anything is built",
+            f"mend what the probe says, or set {variable}" if variable else "mend what the probe says",
+            host,
         )

@@ -8,6 +8,8 @@ import ipaddress
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ...module_utils._nic_choice import FIT
+from ..facts import is_unknown
 from ..findings import ERROR, INFO, WARNING
 from .context import Context, Engine, Missing, known
 from .registry import Problem, rule
@@ -52,14 +54,34 @@ def address_is_usable(ctx: Context, host: str) -> Iterator[Problem]:
         )
 
 
+def _ipv4(interface: Mapping[str, Any]) -> str:
+    return next(str(one["address"]) for one in interface["addresses"] if one["family"] == "ipv4")
+
+
+def fit_to_serve(ctx: Context, host: str) -> list[str]:
+    """Interfaces that could serve, of those that the probe did not take."""
+    return [str(one["name"]) for one in ctx.fact(host, "nic.refused") if str(one["reason"]).startswith(FIT)]
+
+
 @rule("PD-NIC-002", ERROR, "the serving interface cannot serve", per="host", source="vllm-ascend #2399; gpustack #2125")
 def interface_is_up(ctx: Context, host: str) -> Iterator[Problem]:
     """The interface must exist on this host under this name, be up, have a carrier, and own the serving address.
 
-    Names differ between hosts, so one global name is often wrong on some of them.
+    Names differ between hosts, so one global name is often wrong on some of them. What the probe refuses leaves a gap
+    in the plan: of a wrong pd_nic no address follows, and of a wrong pd_address no interface.
     """
-    name, address = str(known(ctx.hosts[host].get("nic"), f"serving NIC of {host}")), ctx.address(host)
+    name, address = (str(ctx.hosts[host].get(key)) for key in ("nic", "address"))
     interfaces = {str(one["name"]): one for one in ctx.fact(host, "nic.interfaces")}
+    if is_unknown(name) or is_unknown(address):
+        asked = "pd_address" if is_unknown(name) and not is_unknown(address) else "pd_nic"
+        fit, reasons = fit_to_serve(ctx, host), ctx.reasons(host, "nic")
+        values = [_ipv4(interfaces[one]) if asked == "pd_address" else one for one in fit]
+        yield Problem(
+            reasons[-1] if reasons else "no serving interface was found",  # its last word is why it chose none
+            " or ".join(values) or "an interface that is up, with an IPv4 address that peers reach",
+            f"set {asked}: {values[0]}" if len(values) == 1 else f"set {asked}",
+        )
+        return
     owner = next((n for n, one in interfaces.items() if address in own_addresses(one)), None)
     mend = f"set pd_nic: {owner}" if owner else "set pd_nic and pd_address of this host"
     found = interfaces.get(name)

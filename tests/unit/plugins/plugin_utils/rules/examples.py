@@ -341,6 +341,34 @@ def kill_nic(plan: Plan, facts: Facts) -> None:
     facts["d1"]["nic"]["interfaces"][0].update(state="down", admin_up=False)
 
 
+def refused(cause: str, **gone: str) -> Change:
+    """The probe takes no interface of d1, so that the plan lacks what would follow from one."""
+
+    def change(plan: Plan, facts: Facts) -> None:
+        nic = facts["d1"]["nic"]
+        nic.update(serving=None, reasons=["/proc/net/route: no such file", cause])
+        nic["refused"] = [
+            {"name": one["name"], "reason": "fit, but nothing tells that it should serve"} for one in nic["interfaces"]
+        ]
+        for key, what in gone.items():
+            gap(what, f"hosts/d1/{key}")(plan, facts)
+
+    return change
+
+
+def gap(what: str, *paths: str) -> Change:
+    """What the plan does not know of d1, and where it would stand."""
+
+    def change(plan: Plan, facts: Facts) -> None:
+        plan["unknowns"].append({"what": what, "host": "d1"})
+        decode = next(one for one in plan["services"] if one["name"] == "decode-d1")
+        for path in paths:
+            put(plan, path, f"<unknown: {what} of d1>")
+        decode["env"]["WANTED"] = f"<unknown: {what} of d1>"
+
+    return change
+
+
 def no_scripts(plan: Plan, facts: Facts) -> None:
     for service in plan["services"]:
         service["sources"] = []
@@ -497,6 +525,13 @@ EXAMPLES: dict[str, Example] = {
     "PD-HOST-010": Example("sparse", fact("d1", "host/ulimits/nofile", {"soft": 1024, "hard": 4096}), "d1", "4096"),
     "PD-HOST-011": Example(
         "sparse", fact("d1", "host/disks", {TRANSFER_DIR: {"free_bytes": 12 * GIB}}), "d1", "12 GiB free", "20 GiB"
+    ),
+    "PD-HOST-012": Example(
+        "sparse",
+        both(gap("path of npu-smi"), fact("d1", "npu/reasons", ["npu-smi is not installed"])),
+        "d1",
+        "path of npu-smi is not known: npu-smi is not installed",
+        quiet=refused("eth7 was asked for", address="serving address"),  # PD-NIC-002 tells it
     ),
     # ---- memory ----
     "PD-MEM-001": Example("sparse", sparse("decode", "dram_size_per_dp_GB", 1400), "d1", "1400.0 GiB", "1368.0 GiB"),
@@ -799,6 +834,20 @@ MORE: dict[str, tuple[Example, ...]] = {
         Example("sparse", fact("d1", "nic/interfaces/0/carrier", False), "d1", "no carrier"),
         Example("sparse", planned("hosts/d1/nic", "eth9"), "d1", "no interface eth9", "enp1s0f0"),
         Example("sparse", planned("hosts/d1/address", "192.0.2.99"), "d1", "belongs to no interface"),
+        Example(
+            "sparse",
+            refused("eth7 was asked for, but there is no such interface", address="serving address"),
+            "d1",
+            "eth7 was asked for",
+            "enp1s0f0",
+        ),
+        Example(
+            "sparse",
+            refused("192.0.2.99 was asked for, but no interface has it", nic="serving network interface"),
+            "d1",
+            "no interface has it",
+            "192.0.2.20",
+        ),
     ),
     "PD-NIC-006": (
         Example(

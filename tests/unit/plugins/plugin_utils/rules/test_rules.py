@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._nic_choice import choose
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import rules
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.findings import ERROR, INFO, NOT_CHECKED, WARNING
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.planner import plan as make_plan
@@ -15,6 +16,7 @@ from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.
     CLUSTERS,
     ONE_PAIR,
     V31,
+    V32,
     cluster,
     take_chips_away,
 )
@@ -141,6 +143,26 @@ def test_a_hung_hccn_tool_is_never_a_pass() -> None:
     facts["d1"]["hccn"]["chips"][0]["link"] = "DOWN"
     places = {finding.rule: (finding.severity, finding.host) for finding in rules.judge(plan, facts).findings}
     assert (places["PD-NPU-007"], places["PD-NPU-008"]) == ((WARNING, "d1"), (ERROR, ""))
+
+
+@pytest.mark.parametrize(
+    ("asked", "found", "mend"),
+    [
+        ({"nic": "eth7"}, "eth7 was asked for, but there is no such interface", "set pd_nic: enp1s0f0"),
+        ({"address": "192.0.2.99"}, "192.0.2.99 was asked for, but no interface has it", "set pd_address: 192.0.2.20"),
+    ],
+)
+def test_what_the_probe_refuses_stops_before_a_build(asked: dict[str, str], found: str, mend: str) -> None:
+    _, facts = cluster("sparse")
+    seen = facts["d1"]["nic"]
+    interfaces = [{**one, "master": None, "members": []} for one in seen["interfaces"]]
+    seen["serving"], seen["refused"], cause = choose(interfaces, seen["peers"], None, **asked)
+    seen["reasons"].append(cause)
+    wrong = {f"pd_{name}": value for name, value in asked.items()}
+    plan = make_plan({"p1": V32, "d1": {**V32, **wrong}}, ONE_PAIR, facts)
+    errors = [one for one in rules.judge(plan, facts).findings if one.severity == ERROR]
+    assert [(one.rule, one.host, one.mend) for one in errors] == [("PD-NIC-002", "d1", mend)]
+    assert errors[0].found.startswith(found)
 
 
 def test_engines_without_chips_are_not_told_what_chips_need() -> None:
