@@ -13,8 +13,8 @@ environment:
 
 What the planner derives (ranks, addresses, devices, both sides' sizes in the connector and more) is left out;
 what all engines, or all of a role, have in common stands once. A deployment that could not start is refused with the
-sum that does not add up; the others are written all the same, and the exit code is 1. Needs the checkout's tree
-(``make dev``).
+sum that does not add up, and a file that is none with what is wrong of it, each in one line; the others are written all
+the same, and the exit code is 1. Needs the checkout's tree (``make dev``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +31,13 @@ import yaml
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / ".cache" / "dev"))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tools.deployments.reading import NotExpressible
+from tools.deployments.reading import NotExpressible, checked
 from tools.deployments.writing import Writer
 
 
 def to_inventory(deployment: Mapping[str, Any]) -> dict[str, Any]:
     """The inventory of a deployment, as YAML data."""
-    return Writer(deployment).inventory()
+    return Writer(checked(deployment)).inventory()
 
 
 class _Dumper(yaml.SafeDumper):
@@ -71,24 +71,33 @@ def to_yaml(deployment: Mapping[str, Any]) -> str:
     return f"---\n# {deployment['name']}\n# from {deployment.get('source', 'data')}\n{body}"
 
 
-def main() -> int:
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:  # also bytes that are no text
+        raise NotExpressible(f"no JSON: {error}") from None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=str(__doc__).split("\n", maxsplit=1)[0])
     parser.add_argument("deployments", nargs="+", type=Path, metavar="DEPLOYMENT.json")
     parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="write NAME.yml there instead of printing")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     refused = 0
     for path in arguments.deployments:
         try:
-            text = to_yaml(json.loads(path.read_text(encoding="utf-8")))
+            text = to_yaml(_read(path))
+            if arguments.output:
+                arguments.output.mkdir(parents=True, exist_ok=True)
+                (arguments.output / f"{path.stem}.yml").write_text(text, encoding="utf-8")
+            else:
+                print(text, end="")
         except NotExpressible as refusal:
             refused += 1
             print(f"{path}: {refusal}", file=sys.stderr)
-            continue
-        if arguments.output:
-            arguments.output.mkdir(parents=True, exist_ok=True)
-            (arguments.output / f"{path.stem}.yml").write_text(text, encoding="utf-8")
-        else:
-            print(text, end="")
+        except OSError as error:  # its file, or the one that was to be written
+            refused += 1
+            print(f"{error.filename}: {error.strerror}", file=sys.stderr)
     return 1 if refused else 0
 
 

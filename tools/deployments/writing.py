@@ -84,9 +84,12 @@ class Writer:
         models = {engine.options.get("model") for engine in self.engines}
         if len(models) > 1:
             raise NotExpressible(f"engines serve different models: {sorted(map(str, models))}")
+        model = models.pop() or self.deployment.get("model")
+        if not isinstance(model, str):
+            raise NotExpressible("neither the engines nor the deployment name a model")
         self.profile = self._choose_profile()
         self.all["pd_profile"] = self.profile
-        self.all["pd_model_path"] = models.pop() or self.deployment["model"]
+        self.all["pd_model_path"] = model
         if self.versions != (PROFILES[self.profile].vllm, PROFILES[self.profile].vllm_ascend):
             self.all |= {"pd_vllm_version": self.versions[0], "pd_vllm_ascend_version": self.versions[1]}
         per_node = self.chips_per_node

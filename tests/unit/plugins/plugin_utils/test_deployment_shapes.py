@@ -424,6 +424,10 @@ BROKEN: dict[str, tuple[Json, str]] = {
     ),
     "no number": (pair(PD[0].replace("7100", "$PORT"), PD[1], SIDES), r"--port of an engine on node 0 .*'\$PORT'"),
     "no value": (pair(f"--data-parallel-rpc-port {PD[0]}", PD[1], SIDES), "--data-parallel-rpc-port wants a value"),
+    "an option that is none": (
+        pair(f"{PD[0]} --foo 3 --max-model-length 9", PD[1], SIDES),
+        r"vLLM 0.26.0 has no option --foo.*; .*--max-model-length \(near: --max-model-len\)",
+    ),
     "a word too many": (pair(f"{PD[0]} 12321", PD[1], SIDES), "'12321' belongs to no option"),
 }
 
@@ -448,6 +452,72 @@ UNSAID: dict[str, tuple[Json, str]] = {
         "differ in seed",
     ),
 }
+
+
+def without(key: str) -> Json:
+    return {name: value for name, value in deployment(engine(0, "mixed", "-tp 16")).items() if name != key}
+
+
+def with_engine(**changed: Any) -> Json:
+    return without("engines") | {"engines": [engine(0, "mixed", "-tp 16") | changed]}
+
+
+def with_kv(**changed: Any) -> Json:
+    return pair(*PD, ({**SIDES[0], **changed}, SIDES[1]))
+
+
+#: What is not of the format, and what is said of it.
+FORMLESS: dict[str, tuple[Any, str]] = {
+    "no mapping": ([], "a deployment is a mapping"),
+    "no name": (without("name"), "name is missing"),
+    "no nodes": (without("nodes"), "nodes is missing"),
+    "no engines": (without("engines"), "engines is missing"),
+    "no list of nodes": (without("nodes") | {"nodes": A}, "nodes is no list of addresses"),
+    "no engine": (without("engines") | {"engines": []}, "engines is no list of mappings"),
+    "chips that are no number": (without("") | {"npu_per_node": "16"}, "npu_per_node is no number of chips: '16'"),
+    "a node that is none": (with_engine(node=1), "engine 0: there is no node 1, only 0"),
+    "a node counted from the end": (with_engine(node=-1), "engine 0: there is no node -1, only 0"),
+    "a role that is none": (with_engine(role="prefil"), "no role 'prefil', only prefill, decode, mixed"),
+    "arguments in one text": (with_engine(argv="-tp 16"), "engine 0: argv is no list of words"),
+    "environment as words": (with_engine(env=["A=1"]), "engine 0: env is no mapping"),
+    "no model": (with_engine(argv=["-tp", "16"]), "neither the engines nor the deployment name a model"),
+    "a control port that is none": (with_kv(kv_port="x"), "on node 0: kv_port is no number: 'x'"),
+    "settings that are none": (with_kv(kv_connector_extra_config=[1]), "kv_connector_extra_config is no mapping"),
+    "a side that is none": (with_kv(kv_connector_extra_config={"decode": 4}), "decode is no mapping"),
+    "a size that is none": (
+        with_kv(kv_connector_extra_config={"prefill": {"tp_size": None}}),
+        "tp_size of prefill is no number: None",
+    ),
+    "connectors that are none": (with_kv(kv_connector_extra_config={"connectors": 2}), "connectors is no list"),
+}
+
+
+@pytest.mark.parametrize("name", FORMLESS)
+def test_what_is_not_of_the_format_is_refused(name: str) -> None:
+    shape, words = FORMLESS[name]
+    with pytest.raises(NotExpressible, match=words):
+        tool.to_inventory(shape)
+
+
+def test_files_that_are_none_are_told_in_one_line_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "cut.json").write_text('{"name": ', encoding="utf-8")
+    (tmp_path / "bytes.json").write_bytes(b"\xff\xfe")
+    paths = [str(tmp_path / f"{name}.json") for name in ("missing", "cut", "bytes")]
+    assert tool.main(paths) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(": ")[0] for line in lines] == paths
+    assert [line.partition(": ")[2].partition(":")[0] for line in lines] == [
+        "No such file or directory",
+        "no JSON",
+        "no JSON",
+    ]
+
+
+def test_a_folder_that_cannot_be_made_is_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "a.json"
+    source.write_text(json.dumps(SHAPES["search paths"]), encoding="utf-8")
+    assert tool.main(["-o", str(source), str(source)]) == 1
+    assert capsys.readouterr().err == f"{source}: File exists\n"
 
 
 @pytest.mark.parametrize("name", [*BROKEN, *UNSAID])
