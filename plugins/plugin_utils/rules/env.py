@@ -207,15 +207,20 @@ def shm_size(ctx: Context, engine: Engine) -> Iterator[Problem]:
         )
 
 
+GATHER = "VLLM_ASCEND_ENABLE_CPU_GATHER_H2D"
+
+
 @rule("PD-ENV-010", WARNING, "gather variables without gather", per="engine", source="guide 1 section 4")
 def gather_alone(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """The variables of small-packet gather do nothing on prefill, and nothing unless the first of them is 1."""
     names = sorted(name for name in engine.env if "CPU_GATHER" in name)
-    on = str(engine.env.get("VLLM_ASCEND_ENABLE_CPU_GATHER_H2D", "0")) == "1"
+    on = str(engine.env.get(GATHER, "0")) == "1"
     if names and engine.role == "prefill":
         yield Problem(f"{', '.join(names)} on prefill", "decode only", "move them to decode_env")
-    elif [name for name in names if name != "VLLM_ASCEND_ENABLE_CPU_GATHER_H2D"] and not on:
-        yield Problem(f"{', '.join(names)}, gather off", "all or none", "pd_small_packet_gather: true")
+    elif [name for name in names if name != GATHER] and not on:
+        asked = ctx.settings.get("pd_small_packet_gather")
+        mend = f"remove {GATHER} from {engine.role}_env" if asked else "pd_small_packet_gather: true"
+        yield Problem(f"{', '.join(names)}, gather off", "all or none", mend)
 
 
 @rule(

@@ -16,6 +16,9 @@ from .registry import REPORT, Problem, rule
 KV_PORT_DOC = "vllm-ascend docs/source/tutorials/features/pd_disaggregation_mooncake_multi_node.md"
 
 
+LAST_PORT = 65535
+
+
 def overlap(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
     return int(a["first"]) <= int(b["last"]) and int(b["first"]) <= int(a["last"])
 
@@ -118,10 +121,12 @@ def within_range(ctx: Context, host: str) -> Iterator[Problem]:
     Ports below 1024 are those of system services.
     """
     for port in ctx.ports_on(host):
-        if int(port["first"]) < 1024 or int(port["last"]) > 65535:
+        if int(port["first"]) < 1024 or int(port["last"]) > LAST_PORT:
             width = int(port["last"]) - int(port["first"])
             yield Problem(
-                f"{text(port)} leaves 1024-65535", f"1024 to {65535 - width}", f"set another port for {port['purpose']}"
+                f"{text(port)} leaves 1024-{LAST_PORT}",
+                f"1024 to {LAST_PORT - width}",
+                f"set another port for {port['purpose']}",
             )
 
 
@@ -366,7 +371,10 @@ def mooncake_together(ctx: Context, host: str) -> Iterator[Problem]:
 
 @rule("PD-PORT-013", ERROR, "the plan lacks a port", per="engine", source="collection")
 def has_ports(ctx: Context, engine: Engine) -> Iterator[Problem]:
-    """A port that is bound but not in the plan's table is checked by nobody: HTTP, and one KV port for each rank."""
+    """A port that is bound but not in the plan's table is checked by nobody: HTTP, and one KV port for each rank.
+
+    What lies beyond 65535 is no port, and told as port-range.
+    """
     owned = [port for port in ctx.ports_on(engine.host) if port["owner"] == engine.name]
 
     def listed(first: int, last: int) -> bool:
@@ -374,13 +382,13 @@ def has_ports(ctx: Context, engine: Engine) -> Iterator[Problem]:
 
     if engine.data.get("serves_http", True):
         port = int(known(engine.args.get("port"), f"HTTP port of {engine.name}"))
-        if not listed(port, port):
+        if port <= LAST_PORT and not listed(port, port):
             yield Problem(f"HTTP port {port} of {engine.name} is not in the port table", "listed", REPORT)
     if engine.transfer and connectors.needs_kv_ports(engine.transfer, engine.role):
         bases = [int(part["kv_port"]) for part in engine.parts if part.get("kv_port") is not None]
         if not bases:
             yield Problem(f"{engine.name} has no kv_port", "a kv_port", f"set {engine.role}_kv_port")
-        for base in bases:
+        for base in (one for one in bases if one <= LAST_PORT):
             transfer = [port for port in owned if str(port["purpose"]).startswith(KV_CONTROL)]
             # an external rank starts at base + rank x tensor parallel size, so at or above the base
             if not any(int(port["last"]) >= base for port in transfer):

@@ -21,6 +21,8 @@ PAIRS = {
 #: What setup.py of vllm-ascend calls the usual chip of a generation, and how all of them begin.
 SOC = {"A3": "ascend910_9391", "A2": "ascend910b1"}
 SOC_OF = {"A3": "ascend910_93", "A2": "ascend910b"}
+#: Words of the tags of upstream's images, in this order behind the version.
+HARDWARE, SYSTEMS = ("a3", "310p", "950dt"), ("openeuler",)
 #: Feature -> versions of vllm-ascend that take it.
 SPARSE_OFFLOAD = ">=0.26"
 PREFILL_CONTEXT_PARALLEL = ">=0.13,<0.25"
@@ -131,6 +133,16 @@ def official_tag(image: str) -> str | None:
     return tag.lower() if name == "vllm-ascend" and re.match(r"v?\d+\.\d+|main|nightly|releases", tag) else None
 
 
+def tag_for(image: str, generation: str) -> str:
+    """The image's name for other hardware: v0.26.0rc1-a3-openeuler is that of v0.26.0rc1-openeuler for A3."""
+    folder, slash, last = image.partition("@")[0].rpartition("/")
+    name, _colon, tag = last.partition(":")
+    version, *words = [word for word in tag.split("-") if word.lower() not in HARDWARE]
+    system = [words.pop()] if words and words[-1].lower() in SYSTEMS else []
+    chip = ["a3"] if generation == "A3" else []
+    return f"{folder}{slash}{name}:{'-'.join([version, *words, *chip, *system])}"
+
+
 @rule("PD-VER-006", ERROR, "the image is for other hardware", per="cluster", source="quay.io/ascend/vllm-ascend tags")
 def image_suffix(ctx: Context) -> Iterator[Problem]:
     """The tag of an official image says for what it is built: -a3 for A3; without it for A2. Guide 2 names the A2 image
@@ -151,15 +163,10 @@ def image_suffix(ctx: Context) -> Iterator[Problem]:
     if len(generations) != 1:
         return
     generation = generations[0]
-    for name, image in sorted((ctx.plan.get("images") or {}).items()):
-        base = str(image.get("base") or "")
+    for base in sorted(bases):
         tag = official_tag(base)
-        if tag is None:
-            continue
-        wrong = "310p" in tag or "950dt" in tag or ("-a3" in tag) != (generation == "A3")
-        if wrong:
-            right = f"{base}-a3" if generation == "A3" else base.replace("-a3", "")
-            yield Problem(f"{name}: {base} on {generation}", right, "set pd_image")
+        if tag and ("310p" in tag or "950dt" in tag or ("-a3" in tag) != (generation == "A3")):
+            yield Problem(f"{base} on {generation}", tag_for(base, generation), "set pd_image")
 
 
 @rule(

@@ -464,7 +464,13 @@ EXAMPLES: dict[str, Example] = {
         quiet=second_engine("p1"),  # each container has a /tmp of its own
     ),
     "PD-PORT-012": Example("mooncake", second_engine("d1"), "d1", "same band"),
-    "PD-PORT-013": Example("sparse", lambda plan, facts: plan.update(ports=[]), "d1", "not in the port table"),
+    "PD-PORT-013": Example(
+        "sparse",
+        lambda plan, facts: plan.update(ports=[]),
+        "d1",
+        "not in the port table",
+        quiet=both(arg("decode", "port", 70000), transfer("decode", "kv_port", 70001)),
+    ),
     # ---- network ----
     "PD-NIC-001": Example("sparse", planned("hosts/d1/address", "127.0.0.1"), "d1", "127.0.0.1"),
     "PD-NIC-002": Example("sparse", kill_nic, "d1", "down"),
@@ -792,7 +798,11 @@ MORE: dict[str, tuple[Example, ...]] = {
             "the default is told, prefill has 20,41",
         ),
     ),
-    "PD-VER-006": (Example("mooncake", fact("d1", "npu/generation", "A2"), "", "A2: d1; A3: p1", "one generation"),),
+    "PD-VER-006": (
+        Example("sparse", based("v0.26.0rc1-openeuler"), "", "v0.26.0rc1-openeuler on A3", ":v0.26.0rc1-a3-openeuler"),
+        Example("sparse", based("main-310p-openeuler"), "", "main-310p", ":main-a3-openeuler"),
+        Example("mooncake", fact("d1", "npu/generation", "A2"), "", "A2: d1; A3: p1", "one generation"),
+    ),
     "PD-PARITY-001": (Example("context_parallel", planned(f"{FOLLOWER}/block-size", 64), "", "64: prefill-p-1"),),
     "PD-PARITY-013": (
         Example("context_parallel", planned(f"{FOLLOWER}/kv-transfer-config", None), "p1", "no connector: prefill-p-1"),
