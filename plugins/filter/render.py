@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import images, probes, wire_test
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import images, probes, rules, wire_test
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import service_folder as folder
 
 
@@ -30,6 +30,14 @@ def probe_pings(plan: dict[str, Any], results: dict[str, dict[str, Any]]) -> dic
     return probes.pings(plan, probe_facts(results))
 
 
+def no_such_rule(identifier: str) -> str:
+    try:
+        rules.rule_id(identifier)
+    except rules.NoSuchRule as error:
+        return str(error)
+    return ""
+
+
 def wire_test_sides(plan: dict[str, Any], size_bytes: int, timeout_s: int) -> list[dict[str, Any]]:
     return wire_test.sides(plan, size_bytes, timeout_s)
 
@@ -42,6 +50,7 @@ class FilterModule:
             "service_folder": service_folder,
             "image_references": images.image_references,
             "images_left_behind": images.left_behind,
+            "no_such_rule": no_such_rule,
             "outdated_images": images.outdated,
             "waits": waits,
             "probe_facts": probe_facts,

@@ -62,6 +62,21 @@ def test_playbook_runs_by_name_from_a_foreign_folder(installed: Path, playbook: 
     assert "TAGS:" in tasks
 
 
+@pytest.mark.parametrize(
+    ("argument", "told"),
+    [([], "Which rule"), (["-e", "rule=PD-SPARS-011"], "There is no rule PD-SPARS-011. Near: PD-SPARSE-011")],
+)
+def test_explain_refuses_what_is_no_rule_before_a_host_is_looked_at(
+    tmp_path: Path, argument: list[str], told: str
+) -> None:
+    here = {"hosts": {"here": {"ansible_connection": "local"}}}
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"prefill": here, "decode": here, "proxy": here}))
+    with pytest.raises(AssertionError, match="ended with 2") as refusal:
+        run("ansible-playbook", "playbooks/explain.yml", "--inventory", str(tmp_path), *argument)
+    assert told in str(refusal.value)
+    assert "Probe this host" not in str(refusal.value)
+
+
 def test_site_yml_of_a_checkout_is_the_same_playbook() -> None:
     tasks = run("ansible-playbook", "site.yml", "--inventory", "inventories/sparse_kv_offload", "--list-tasks")
     assert "TAGS:" in tasks

@@ -25,7 +25,7 @@ from . import (
     sparse_kv,
     versions,
 )
-from .explain import explain
+from .explain import NoSuchRule, explain, rule_id
 from .registry import RULES, Problem, Rule, Verdict, judge
 
 # Part of an id -> where its rules stand.
@@ -55,4 +55,4 @@ def evaluate(plan: Mapping[str, Any], facts: Mapping[str, Mapping[str, Any]] | N
     return list(judge(plan, facts or None).findings)
 
 
-__all__ = ["AREAS", "RULES", "Problem", "Rule", "Verdict", "evaluate", "explain", "judge"]
+__all__ = ["AREAS", "RULES", "NoSuchRule", "Problem", "Rule", "Verdict", "evaluate", "explain", "judge", "rule_id"]

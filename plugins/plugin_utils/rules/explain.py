@@ -18,17 +18,31 @@ from .registry import RULES, Rule
 SIZED = ("PD-SPARSE-", "PD-MEM-", "PD-MMC-")
 
 
-def explain(
-    identifier: str, plan: Mapping[str, Any] | None, facts: Mapping[str, Any] | None, findings: list[Finding]
-) -> str:
-    """Text for people, also for what the planner itself finds; for an id that is none, the nearest that are."""
+class NoSuchRule(ValueError):
+    """An id that is none; the message has the nearest that are."""
+
+
+def rule_id(identifier: str) -> str:
+    """The id as it is written here, also of what the planner itself finds."""
     names = {name.lower(): name for name in (*RULES, *PLAN_RULES)}
     name = names.get(identifier.strip().lower())
     if name is None:
         near = difflib.get_close_matches(identifier.lower(), list(names), n=3, cutoff=0.4)
-        return f"There is no rule {identifier}. " + (
-            f"Near: {', '.join(names[one] for one in near)}." if near else f"There are {len(names)}."
+        raise NoSuchRule(
+            f"There is no rule {identifier}. "
+            + (f"Near: {', '.join(names[one] for one in near)}." if near else f"There are {len(names)}.")
         )
+    return name
+
+
+def explain(
+    identifier: str, plan: Mapping[str, Any] | None, facts: Mapping[str, Any] | None, findings: list[Finding]
+) -> str:
+    """Text for people, also for what the planner itself finds; for an id that is none, the nearest that are."""
+    try:
+        name = rule_id(identifier)
+    except NoSuchRule as error:
+        return str(error)
     one = RULES.get(name)
     if one is None:
         lines = [name, "", PLAN_RULES[name], ""]
