@@ -92,6 +92,8 @@ def _head(plan: Mapping[str, Any]) -> str:
     if plan["proxy"]:
         lines.append(f"Clients: {plan['proxy']['url']} ({plan['proxy']['flavour']} proxy on {plan['proxy']['host']})")
     lines += [f"Not known yet: {item['what']} of {item['host']}" for item in plan["unknowns"]]
+    if plan["unknowns"]:
+        lines.append("preflight.yml finds out what is not known yet; pd_address and pd_nic may also be set.")
     return "\n".join(lines)
 
 
@@ -118,7 +120,7 @@ def _service(
     plan: Mapping[str, Any], service: Mapping[str, Any], engines: Mapping[str, Mapping[str, Any]]
 ) -> list[str]:
     image = plan["images"][service["image"]]
-    built = f" + {' + '.join(image['layers'])}" if image["layers"] else ""
+    built = f" + {' + '.join(image['layers'])} (built by site.yml; below the base alone)" if image["layers"] else ""
     lines = [f"-- {service['name']} ".ljust(_WIDTH, "-"), f"# image: {image['base']}{built}"]
     lines += [docker_run(service, image["base"]), ""]
     for name, content in service["files"].items():
