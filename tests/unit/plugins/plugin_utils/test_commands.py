@@ -104,11 +104,11 @@ def test_the_whole_text_is_shell_and_names_every_service(made: dict[str, Any]) -
     assert "<unknown" not in text
 
 
-def test_what_is_unknown_is_said_first() -> None:
+def test_what_is_unknown_is_said_first(made: dict[str, Any]) -> None:
     head = commands.describe(planned(hosts={"d1": {"pd_nic": None}})).split("==")[0]
     assert "Not known yet: serving network interface of d1" in head
     assert "preflight.yml finds out what is not known yet" in head
-    assert "preflight.yml" not in commands.describe(planned())
+    assert "preflight.yml" not in commands.describe(made)
 
 
 def test_an_image_says_which_of_its_layers_the_line_below_does_not_have(made: dict[str, Any]) -> None:
