@@ -47,7 +47,9 @@ class ActionModule(ActionBase):
         facts = _plain(arguments["facts"])
         groups = _plain(task_vars["groups"])
         made = plan(_inventory(task_vars["hostvars"], groups), groups, facts)
-        made["findings"] += [finding.as_dict() for finding in _out_of_sight(task_vars)]
+        made["findings"] += [
+            finding.as_dict() for finding in (*_out_of_sight(task_vars), *_missing_archive(made["settings"]))
+        ]
         verdict = rules.judge(made, facts or None)
         findings = list(verdict.findings)
         result |= {
@@ -89,14 +91,16 @@ class ActionModule(ActionBase):
 
 
 def _members(hostvars: Mapping[str, Mapping[str, Any]], groups: Mapping[str, list[str]]) -> list[str]:
-    """Hosts of the groups that somebody's ``pd_groups`` names. Others may hold anything, so they are not looked at."""
+    """Hosts of the groups that somebody's ``pd_groups`` names. Others may hold anything, so they are not looked at,
+    unless there is nobody else who could say which profile has no hosts.
+    """
     names = set(VARIABLES["pd_groups"].default.values())
     for host in hostvars:
         if "pd_groups" in hostvars[host]:
             stated = _plain(hostvars[host]["pd_groups"])
             names |= {str(name) for name in stated.values()} if isinstance(stated, dict) else set()
     found = {host for name in names for host in groups.get(name, ())}
-    return [host for host in groups["all"] if host in found]
+    return [host for host in groups["all"] if host in found or not found]
 
 
 def _out_of_sight(task_vars: Mapping[str, Any]) -> Iterator[Finding]:
@@ -115,6 +119,23 @@ def _out_of_sight(task_vars: Mapping[str, Any]) -> Iterator[Finding]:
                 "a variable of the inventory",
                 f"put {name} into the inventory, group_vars, host_vars or -e",
             )
+
+
+def _missing_archive(settings: Mapping[str, Any]) -> Iterator[Finding]:
+    """An image archive that is not on the controller. A relative path is looked for by Ansible, beside the playbook."""
+    archive = settings["pd_image_archive"]
+    if settings["pd_image_source"] != "archive" or not archive:
+        return
+    path = Path(archive).expanduser()
+    if path.is_absolute() and not path.is_file():
+        yield Finding(
+            "variable-partner",
+            ERROR,
+            "",
+            f"pd_image_archive {archive} is no file on this machine, from where it is copied to the hosts",
+            "an image archive, as docker save writes it",
+            "correct pd_image_archive, or save the image there",
+        )
 
 
 def _inventory(hostvars: Mapping[str, Mapping[str, Any]], groups: Mapping[str, list[str]]) -> dict[str, dict[str, Any]]:

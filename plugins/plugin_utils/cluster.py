@@ -211,7 +211,7 @@ def place(
             report.add(
                 "layout",
                 f"{claim.name}: {str(error).removeprefix(claim.name + ': ')}{_held_by_others(claim, devices)}",
-                "sizes whose product the hosts' chips can carry",
+                error.right,
                 f"correct {claim.role}_parallel, pd_instance or pd_devices",
                 claim.parts[0][0],
             )

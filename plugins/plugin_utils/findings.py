@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -42,4 +43,11 @@ class Finding:
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
     """As a report shows them: by severity, waived ones last, then by rule and host."""
-    return sorted(findings, key=lambda f: (bool(f.waived), SEVERITIES.index(f.severity), f.rule, f.host, f.found))
+    return sorted(
+        findings, key=lambda f: (bool(f.waived), SEVERITIES.index(f.severity), f.rule, _counted(f.host), f.found)
+    )
+
+
+def _counted(host: str) -> list[str | int]:
+    """A host's name for sorting as people count: p2 before p10."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"([0-9]+)", host)]

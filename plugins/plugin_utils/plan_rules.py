@@ -18,6 +18,14 @@ PLAN_RULES: Mapping[str, str] = {
     "variable-choice": "The variable takes one of a few words, and this is none of them.",
     "variable-differs": "The variable holds for the whole cluster, but two hosts state different values. What is built "
     "is stated for all hosts or for none: one image serves them all, so that prefill and decode are alike.",
+    "variable-partner": "A choice such as an image from an archive needs a second variable that says which; and that "
+    "one alone changes nothing, so whoever set it meant another choice.",
+    "unknown-group-role": "pd_groups says in which groups the hosts of a role are; an entry for anything else is read "
+    "by nobody, and the role's hosts are looked for under its own name.",
+    "left-out": "Only hosts of the profile's groups are planned. Others may be in the inventory for other reasons, or "
+    "were forgotten.",
+    "port-moved": "A default port gives way to a stated one, or to another default, of the same host. Clients and "
+    "firewalls that count on the default want to know.",
     "no-hosts": "A role without hosts cannot be served.",
     "one-proxy": "Upstream's proxies keep the load of the backends to themselves, so two of them would fight.",
     "model-path": "Every engine reads the model from a folder on its own host; nothing here copies weights.",

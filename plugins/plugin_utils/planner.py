@@ -7,6 +7,7 @@ Shape of the result: docs/architecture.md, "The plan".
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,7 +29,7 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.port_plan i
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.ports import EPHEMERAL
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.profiles import PROFILES
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.service_plan import ServicePlanner
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.settings import Report, Settings
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.settings import Report, Settings, some
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.sizes import OffloadSizes, offload_sizes
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.topology import Instance
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import (
@@ -68,8 +69,10 @@ def plan(
     service_planner = ServicePlanner(draft)
     proxy = service_planner.proxy(engines)
     services = service_planner.services(engines, proxy)
+    draft.settings.check_partner("pd_image_archive", "pd_image_source", "archive")
     if draft.profile_value("pd_build"):
         draft.settings.check_builds()
+        draft.settings.check_partner("pd_registry", "pd_image_share", "registry")
     _note_gather(draft)
     return {
         "schema": SCHEMA,
@@ -100,19 +103,14 @@ def _read(inventory: Inventory, groups: Mapping[str, Sequence[str]], facts: Mapp
     report, unknowns = Report(), Unknowns()
     settings = Settings(inventory, report)
     profile = PROFILES[settings.cluster("pd_profile")]
-    group_names = _group_names(settings)
+    group_names = _group_names(settings, report)
     wanted = profile.roles if "engine" in profile.roles else (*profile.roles, "proxy")
     members: dict[str, list[str]] = {"proxy": []}
     for role in wanted:
-        name = group_names.get(role, role)
+        name = group_names[role]
         members[role] = [host for host in groups.get(name, ()) if host in inventory]
         if not members[role]:
-            report.add(
-                "no-hosts",
-                f"group {name!r} has no hosts",
-                f"at least one host for {role}",
-                f"fill the group, or name another in pd_groups.{role}",
-            )
+            _no_hosts(role, name, groups, group_names, report)
     if len(members["proxy"]) > 1:
         report.add(
             "one-proxy",
@@ -123,6 +121,7 @@ def _read(inventory: Inventory, groups: Mapping[str, Sequence[str]], facts: Mapp
     names = list(dict.fromkeys(host for role in wanted for host in members[role]))
     settings.limit_to(names)
     settings.check_names()
+    _left_out(names, groups, report)
     hosts = {
         name: build_host(name, inventory[name], settings, HostFacts(facts.get(name)), unknowns, report)
         for name in names
@@ -141,16 +140,55 @@ def _read(inventory: Inventory, groups: Mapping[str, Sequence[str]], facts: Mapp
     return Draft(settings, profile, report, unknowns, members, hosts, _model_path(settings, report, unknowns))
 
 
-def _group_names(settings: Settings) -> dict[str, str]:
+def _group_names(settings: Settings, report: Report) -> dict[str, str]:
     """Role -> group; a role that is not named keeps its own name."""
-    named = merge(VARIABLES["pd_groups"].default, settings.cluster("pd_groups"))
-    return {str(role): str(group) for role, group in named.items()}
+    own = VARIABLES["pd_groups"].default
+    named = settings.cluster("pd_groups")
+    for role in map(str, named):
+        if role not in own:
+            near = difflib.get_close_matches(role, own, n=1)
+            report.add(
+                "unknown-group-role",
+                f"pd_groups: there is no role {role}",
+                f"one of {', '.join(own)}",
+                f"write {near[0]}" if near else f"remove {role}",
+            )
+    return {role: str(named.get(role) or role) for role in own}
+
+
+def _no_hosts(
+    role: str, name: str, groups: Mapping[str, Sequence[str]], named: Mapping[str, str], report: Report
+) -> None:
+    """Report a role's group without hosts, and the group that seems to be meant."""
+    others = [group for group in groups if groups[group] and group not in (*named.values(), "all", "ungrouped")]
+    near = next((found[0] for word in (name, role) if (found := difflib.get_close_matches(word, others, n=1))), None)
+    report.add(
+        "no-hosts",
+        f"group {name!r} has no hosts" + (f"; there is a group {near!r} with {some(groups[near])}" if near else ""),
+        f"at least one host for {role}",
+        f"call the group {name}, or set pd_groups: {{{role}: {near}}}"
+        if near
+        else f"fill the group, or name another in pd_groups.{role}",
+    )
+
+
+def _left_out(names: Sequence[str], groups: Mapping[str, Sequence[str]], report: Report) -> None:
+    """Tell which hosts of the inventory get nothing."""
+    planned = set(names)
+    others = [host for host in groups.get("all", ()) if host not in planned]
+    if names and others:
+        report.add(
+            "left-out",
+            f"nothing runs on {some(others)}: in none of the profile's groups",
+            severity=INFO,
+        )
 
 
 def _model_path(settings: Settings, report: Report, unknowns: Unknowns) -> str:
     path = settings.cluster("pd_model_path")
     if path is None:
-        report.add("model-path", "pd_model_path is not set", "the model's folder on the hosts", "set pd_model_path")
+        if settings.hosts:  # without hosts nobody could have set it
+            report.add("model-path", "pd_model_path is not set", "the model's folder on the hosts", "set pd_model_path")
         return unknowns.mark("model path", "the inventory")
     if not path.startswith("/"):
         report.add(

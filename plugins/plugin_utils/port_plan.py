@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import connectors
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.cluster import Claim, Host
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.findings import INFO
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.memcache import MetaAddress
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.ports import (
     HCCL_SPAN,
@@ -80,6 +81,7 @@ class _Allocation:
         self.kv_configs = kv_configs
         self.report = report
         self.counted: dict[tuple[str, str], int] = {}  # engines that have their port from a host's variable
+        self.moved: set[tuple[str, str]] = set()  # host, variable: told already
         self.plan = PortPlan()
         self.book = self.plan.book
 
@@ -106,6 +108,28 @@ class _Allocation:
                 host,
             )
         self.book.note(PortRange(host, first, min(last, LAST_PORT), owner, purpose, bind, fixed))
+
+    def _room(self, variable: str, default: int, spans: Sequence[tuple[str, int, int]], kind: str, role: str) -> int:
+        """The default, or the next free base; told unless it is the role's own further engines that count up."""
+        base = self.book.find(default, spans)
+        if base == default:
+            return base
+        for host, offset, length in spans:
+            first = default + offset
+            for entry in self.book.on(host):
+                own = entry.owner.startswith(role) and entry.purpose.startswith(kind)
+                if own or first > entry.last or entry.first > first + length - 1 or (host, variable) in self.moved:
+                    continue
+                self.moved.add((host, variable))
+                ports = str(entry.first) if entry.first == entry.last else f"{entry.first}-{entry.last}"
+                self.report.add(
+                    "port-moved",
+                    f"{kind} of {role} is at {base} instead of {default}: {ports} is taken by {entry.purpose}",
+                    mend=f"set {variable} to say where it is",
+                    host=host,
+                    severity=INFO,
+                )
+        return base
 
     def _random_ranges(self) -> None:
         """Ranges in which engines bind where they like, so nothing of ours may stand there."""
@@ -158,7 +182,7 @@ class _Allocation:
     def _proxy(self, host: str) -> None:
         port = self.settings.cluster("proxy_port")
         if port is None:
-            port = self.book.find(self.profile.ports["proxy"], [(host, 0, 1)])
+            port = self._room("proxy_port", self.profile.ports["proxy"], [(host, 0, 1)], "PD proxy", "proxy")
         self.plan.proxy = port
         self._note(host, port, port, "proxy", "PD proxy", self.hosts[host].address)
 
@@ -185,7 +209,8 @@ class _Allocation:
                 self.counted[host, name] = before + len(engines)
                 base = self.settings.of_host(host, name) + before
             else:
-                base = self.book.find(self.profile.ports[instance.role], [(host, 0, len(engines))])
+                default = self.profile.ports[instance.role]
+                base = self._room(name, default, [(host, 0, len(engines))], "HTTP", instance.role)
             bind = self.settings.of_host(host, "pd_http_host")
             for offset, engine in enumerate(engines):
                 self.plan.http[engine.name] = base + offset
@@ -249,7 +274,8 @@ class _Allocation:
             chips = max(len(self.hosts[e.host].chips) for e in instance.engines)
             band_end = connectors.MOONCAKE_BAND_FIRST + connectors.MOONCAKE_BAND_PER_CHIP * chips
             mooncake = connectors.uses_mooncake_transport(config)
-            base = self.book.find(band_end if mooncake else connectors.SFA_FIRST_PORT, spans)
+            default = band_end if mooncake else connectors.SFA_FIRST_PORT
+            base = self._room(f"{instance.role}_kv_port", default, spans, KV_CONTROL, instance.role)
         elif taken and own is None:  # stated once for the role: further instances of a host follow the first
             base = self.book.find(base, spans)
         self.plan.kv[instance.name] = base

@@ -16,6 +16,7 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables i
     FROM_PROFILE,
     OWN_PREFIXES,
     VARIABLES,
+    Variable,
     unknown_names,
 )
 
@@ -49,12 +50,12 @@ class Report:
             named = [host for host in hosts if host]
             fields = dict(vars(finding), host=named[0] if len(named) == 1 else "")
             if len(named) > 1:
-                fields["found"] = f"{finding.found} (on {len(named)} hosts: {_some(named)})"
+                fields["found"] = f"{finding.found} (on {len(named)} hosts: {some(named)})"
             result.append(Finding(**fields))
         return result
 
 
-def _some(names: Sequence[str], most: int = 4) -> str:
+def some(names: Sequence[str], most: int = 4) -> str:
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown}, …"
 
@@ -104,6 +105,25 @@ class Settings:
         for name in BUILT:
             self._compare(name, {host: self._inventory[host].get(name) for host in self.hosts})
 
+    def check_partner(self, name: str, chooser: str, choice: str) -> None:
+        """Report ``name`` where ``chooser`` asks for it and it is missing, or where nothing reads it."""
+        stated, chosen = self.cluster(name) is not None, self.cluster(chooser) == choice
+        if chosen and not stated:
+            self._report.add(
+                "variable-partner",
+                f"{chooser} is {choice}, but {name} is not set",
+                VARIABLES[name].meaning,
+                f"set {name}, or another {chooser}",
+            )
+        elif stated and not chosen:
+            self._report.add(
+                "variable-partner",
+                f"{name} is set, but {chooser} is {self.cluster(chooser)}, so nothing reads it",
+                f"{chooser}: {choice}",
+                f"set {chooser}: {choice}, or remove {name}",
+                severity=WARNING,
+            )
+
     def _compare(self, name: str, values: Mapping[str, Any]) -> None:
         """Report a value that is not the same on all these hosts; ``None``: not set."""
         sides: list[tuple[Any, list[str]]] = []
@@ -115,7 +135,7 @@ class Settings:
                 side.append(host)
         if len(sides) > 1:
             listing = "; ".join(
-                f"{_some(hosts)}: {'not set' if value is None else mask_credentials(repr(value))}"
+                f"{some(hosts)}: {'not set' if value is None else mask_credentials(repr(value))}"
                 for value, hosts in sides
             )
             self._report.add(
@@ -152,7 +172,7 @@ class Settings:
             typed = _convert(variable.type, value)
         except ValueError as error:
             self._report.add(
-                "variable-type", f"{name} is {value!r}: {error}", variable.meaning, f"correct {name}", host
+                "variable-type", f"{name} is {value!r}: {error}", _expected(variable), f"correct {name}", host
             )
             return None
         if variable.choices and typed not in variable.choices:
@@ -173,6 +193,25 @@ def _first(stated: Any, default: Any, name: str) -> Any:
     return next(
         (value for value in (stated, default, fallback) if value is not None and value is not FROM_PROFILE), None
     )
+
+
+_TYPES = {
+    "bool": "true or false",
+    "int": "a whole number",
+    "int_or_auto": "a whole number or auto",
+    "dict": "a mapping, such as {name: value}",
+    "list": "a list, such as [one, another]",
+}
+
+
+def _expected(variable: Variable) -> str:
+    """What can be written instead of a value of the wrong type."""
+    text = _TYPES.get(variable.type, "a word")
+    if variable.unit:
+        text += f" of {variable.unit}"
+    if variable.default is FROM_PROFILE:
+        return f"{text} (default: the profile's)"
+    return f"{text} (default: {str(variable.default).lower()})" if variable.default not in (None, {}, []) else text
 
 
 _BOOLEANS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}

@@ -24,7 +24,11 @@ PARALLEL_KEYS = (*SIZES, "data_parallel_mode")
 
 
 class LayoutError(ValueError):
-    """Sizes that do not fit on the hosts; the message holds the sum that does not add up."""
+    """Sizes that do not fit on the hosts; the message holds the sum that does not add up, ``right`` what would."""
+
+    def __init__(self, found: str, right: str = "sizes whose product the hosts' chips can carry") -> None:
+        super().__init__(found)
+        self.right = right
 
 
 @dataclass(frozen=True)
@@ -101,17 +105,17 @@ def read_parallel(settings: Mapping[str, Any], members: Sequence[Member]) -> Par
     """Stated sizes plus the tensor parallel size that uses all chips, where none is stated."""
     unknown = sorted(set(settings) - set(PARALLEL_KEYS))
     if unknown:
-        raise LayoutError(f"unknown parallel size {', '.join(unknown)}; known: {', '.join(PARALLEL_KEYS)}")
+        raise LayoutError(f"unknown parallel size {', '.join(unknown)}", f"one of {', '.join(PARALLEL_KEYS)}")
     mode = settings.get("data_parallel_mode", INTERNAL)
     if mode not in MODES:
-        raise LayoutError(f"data_parallel_mode {mode!r} is none of {', '.join(MODES)}")
+        raise LayoutError(f"there is no data_parallel_mode {mode!r}", f"one of {', '.join(MODES)}")
     sizes: dict[str, int] = {}
     for name in SIZES:
         value = settings.get(name)
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, (int, str)) or not str(value).isdigit() or int(value) < 1:
-            raise LayoutError(f"{name} {value!r} is not a whole number from 1 on")
+            raise LayoutError(f"{name} is {value!r}", "a whole number from 1 on")
         sizes[name] = int(value)
     if "tensor_parallel_size" not in sizes:
         chips = sum(len(member.devices) for member in members)
@@ -155,7 +159,7 @@ def lay_out(name: str, role: str, parallel: Parallel, members: Sequence[Member],
         room = [chips // world for chips in capacity]
         if parallel.data_parallel_size > sum(room):
             why = f"; whole ranks of {world} chips fit so: {_listing(instance, room)} = {sum(room)}"
-            raise LayoutError(_sum(instance) + (why if parallel.chips <= sum(capacity) else ""))
+            raise _too_large(instance, why)
         ranks = _spread(parallel.data_parallel_size, room)
     else:
         _span_hosts(instance)
@@ -213,7 +217,7 @@ def _span_hosts(instance: Instance) -> None:
     """One data-parallel rank over several hosts: each host takes the same share of its chips."""
     why = _why_not_spanned(instance)
     if why is not None:
-        raise LayoutError(_sum(instance) + why)
+        raise _too_large(instance, why)
     parallel = instance.parallel
     hosts = len(instance.members)
     per_rank = hosts // parallel.data_parallel_size
@@ -272,6 +276,14 @@ def _check_capacity(instance: Instance, ranks: Sequence[int]) -> None:
             raise LayoutError(
                 f"{count} ranks of {world} chips need {count * world} on {member.host}, which has {len(member.devices)}"
             )
+
+
+def _too_large(instance: Instance, why: str) -> LayoutError:
+    """Sizes that do not fit. ``why`` they do not where there are chips enough."""
+    chips = sum(len(member.devices) for member in instance.members)
+    if instance.parallel.chips > chips:
+        return LayoutError(_sum(instance), f"sizes whose product is at most {chips}")
+    return LayoutError(_sum(instance) + why)
 
 
 def _sum(instance: Instance) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 FROM_PROFILE = "(from the profile)"
@@ -198,7 +199,12 @@ SECTIONS: tuple[tuple[str, tuple[Variable, ...]], ...] = (
         "Ports",
         (
             Variable(
-                "{role}_port", "int", "HTTP port; further engines of the role on a host count up", FROM_PROFILE, HOST
+                "{role}_port",
+                "int",
+                "HTTP port; further engines of the role on a host count up; a "
+                "default gives way to ports that are stated, and the plan tells so",
+                FROM_PROFILE,
+                HOST,
             ),
             Variable("pd_http_host", "str", "address that engines bind", "0.0.0.0", HOST),
             Variable("proxy_port", "int", "port of the PD proxy", FROM_PROFILE),
@@ -365,10 +371,28 @@ OWN_PREFIXES = ("pd_", "prefill_", "decode_")
 SHARED_PREFIXES = ("memcache_", "memfabric_", "vllm_build_", "engine_", "proxy_", "container_")
 _ALIKE = 0.85
 
+#: Where the prefix itself is misspelt, the whole name must be this much like a known one: the name is anybody's.
+_NEARLY_THE_SAME = 0.93
 
+
+@lru_cache(maxsize=4096)  # every host has the same names
 def may_be_misspelt(name: str) -> bool:
     """Whether a name looks like one that is read, and is none."""
-    return name.startswith((*OWN_PREFIXES, *SHARED_PREFIXES)) and name not in VARIABLES and name not in ROLE_DEFAULTS
+    if name in VARIABLES or name in ROLE_DEFAULTS:
+        return False
+    return name.startswith((*OWN_PREFIXES, *SHARED_PREFIXES)) or _meant_by(name) is not None
+
+
+def _meant_by(name: str) -> str | None:
+    """The known name that one under a foreign prefix seems to mean: the same in another case, or but for a letter.
+
+    ``pd_`` is too short for the latter: a ``pod_devices`` is somebody else's.
+    """
+    known = [*VARIABLES, *ROLE_DEFAULTS]
+    if name.lower() in known:
+        return name.lower()
+    long = [each for each in known if each[0] == name[0].lower() and not each.startswith("pd_")]
+    return next(iter(difflib.get_close_matches(name.lower(), long, n=1, cutoff=_NEARLY_THE_SAME)), None)
 
 
 def unknown_names(names: Iterable[str]) -> list[tuple[str, str | None]]:
@@ -378,6 +402,7 @@ def unknown_names(names: Iterable[str]) -> list[tuple[str, str | None]]:
     for name in sorted(filter(may_be_misspelt, names)):
         own = name.startswith(OWN_PREFIXES)
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.6 if own else _ALIKE)
-        if own or near:
-            result.append((name, near[0] if near else None))
+        meant = _meant_by(name) or (near[0] if near else None)
+        if own or meant:
+            result.append((name, meant))
     return result

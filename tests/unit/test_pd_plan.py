@@ -12,7 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.vllm_ascend.pd_serving.plugins.action.pd_plan import _out_of_sight
+from ansible_collections.vllm_ascend.pd_serving.plugins.action.pd_plan import (
+    _members,
+    _missing_archive,
+    _out_of_sight,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -159,3 +163,27 @@ def test_defaults_of_roles_are_nobodys_statement() -> None:
     task_vars = {"vllm_build_soc_version": "ascend910_9391", "ansible_host": "192.0.2.9", "pd_log_dir": "/var/log/mine"}
     known = {"inventory_hostname": "p1", "hostvars": HostVars(p1={"ansible_host": "192.0.2.1"})}
     assert [finding.found.split()[0] for finding in _out_of_sight({**task_vars, **known})] == ["pd_log_dir"]
+
+
+@pytest.mark.parametrize(
+    ("source", "archive", "missing"),
+    [
+        ("archive", "{folder}/there.tar", False),
+        ("archive", "{folder}/absent.tar", True),
+        ("archive", "{folder}", True),
+        ("archive", "beside_the_playbook.tar", False),  # Ansible's own search, at the time of the task
+        ("archive", None, False),  # said by the plan
+        ("pull", "{folder}/absent.tar", False),
+    ],
+)
+def test_an_archive_that_is_not_here_is_told(tmp_path: Path, source: str, archive: str | None, missing: bool) -> None:
+    (tmp_path / "there.tar").touch()
+    stated = archive and archive.format(folder=tmp_path)
+    findings = list(_missing_archive({"pd_image_source": source, "pd_image_archive": stated}))
+    assert [finding.severity for finding in findings] == ["error"] * missing
+
+
+def test_hosts_are_those_of_the_groups_or_all_if_nobody_is_in_one() -> None:
+    groups = {"all": ["p1", "x1"], "prefill": ["p1"], "web": ["x1"]}
+    assert _members({"p1": {}, "x1": {}}, groups) == ["p1"]
+    assert _members({"p1": {}, "x1": {}}, {"all": ["p1", "x1"], "prefil": ["p1"]}) == ["p1", "x1"]

@@ -187,6 +187,48 @@ def test_a_refused_option_does_not_reach_the_engine(option: str) -> None:
     assert engine(planned(pd_vllm_args={option: 7}), "decode-d1-0")["vllm_args"] == plain
 
 
+@pytest.mark.parametrize(
+    ("variables", "rule", "right"),
+    [
+        ({"prefill_port": "abc"}, "variable-type", "a whole number (default: the profile's)"),
+        ({"pd_build": "perhaps"}, "variable-type", "true or false (default: the profile's)"),
+        ({"pd_mount_sbin": "perhaps"}, "variable-type", "true or false (default: false)"),
+        ({"pd_ready_timeout_s": "1h"}, "variable-type", "a whole number of s (default: 3600)"),
+        ({"pd_devices": "0,1"}, "variable-type", "a list, such as [one, another]"),
+        ({"decode_env": "A=1"}, "variable-type", "a mapping, such as {name: value}"),
+        ({"pd_log_dir": ["/var"]}, "variable-type", "a word (default: /var/log/vllm-ascend-pd)"),
+        ({"decode_parallel": {"data_parallel_mode": "extern"}}, "layout", "one of internal, external, hybrid"),
+        ({"decode_parallel": {"tensor_parallel_size": "x"}}, "layout", "a whole number from 1 on"),
+        ({"decode_parallel": {"tensor_parallel_size": 32}}, "layout", "sizes whose product is at most 16"),
+        ({"decode_parallel": {"data_parallel_size": 32, "tensor_parallel_size": 1}}, "layout", "product is at most 16"),
+        ({"decode_parallel": {"tp": 8}}, "layout", "one of tensor_parallel_size, pipeline_parallel_size"),
+    ],
+)
+def test_right_is_what_can_be_written(variables: dict[str, Any], rule: str, right: str) -> None:
+    assert right in found(planned(**variables), rule)["right"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "severity", "words"),
+    [
+        ({"pd_image_source": "archive"}, "error", "pd_image_archive is not set"),
+        ({"pd_image_share": "registry"}, "error", "pd_registry is not set"),
+        ({"pd_image_archive": "/a.tar"}, "warning", "pd_image_source is pull"),
+        ({"pd_registry": "registry.example"}, "warning", "pd_image_share is archive"),
+        ({"pd_image_source": "archive", "pd_image_archive": "/a.tar"}, None, ""),
+        ({"pd_image_share": "registry", "pd_registry": "registry.example"}, None, ""),
+        ({"pd_image_share": "registry", "pd_build": False}, None, ""),
+    ],
+)
+def test_a_choice_and_the_variable_that_it_needs(variables: dict[str, Any], severity: str | None, words: str) -> None:
+    made = planned(**variables)
+    if severity is None:
+        assert "variable-partner" not in [finding["rule"] for finding in made["findings"]]
+        return
+    finding = found(made, "variable-partner")
+    assert words in finding["found"] and finding["severity"] == severity
+
+
 def test_one_finding_for_the_same_mistake_on_many_hosts() -> None:
     finding = found(planned(decode=6, pd_modell="x"), "unknown-variable")
     assert "7 hosts: p1, d1, d2, d3, …" in finding["found"]
@@ -216,6 +258,56 @@ def test_missing_groups_and_model() -> None:
     made = plan({"p1": {}}, {"prefill": ["p1"]})
     assert rules(made).count("no-hosts") == 2  # decode and proxy
     assert found(made, "model-path")["mend"] == "set pd_model_path"
+
+
+def test_without_hosts_nothing_is_said_of_what_they_might_have_set() -> None:
+    inventory, groups = cluster(pd_profile="aggregated")
+    made = plan(inventory, groups)
+    assert rules(made) == ["no-hosts"]
+    assert made["profile"] == "aggregated"
+
+
+def test_the_group_that_is_meant_is_named() -> None:
+    inventory, groups = cluster(2)
+    made = plan(inventory, {"all": ["p1", "p2", "d1"], "prefil": groups["prefill"], "decode": ["d1"], "proxy": ["d1"]})
+    finding = found(made, "no-hosts")
+    assert finding["found"] == "group 'prefill' has no hosts; there is a group 'prefil' with p1, p2"
+    assert finding["mend"] == "call the group prefill, or set pd_groups: {prefill: prefil}"
+    lonely = found(plan(inventory, {"decode": ["d1"], "proxy": ["d1"], "web": ["p1"]}), "no-hosts")
+    assert lonely["found"] == "group 'prefill' has no hosts"
+
+
+def test_a_role_that_does_not_exist_has_no_group() -> None:
+    finding = found(planned(pd_groups={"prefil": "prefill"}), "unknown-group-role")
+    assert (finding["found"], finding["mend"]) == ("pd_groups: there is no role prefil", "write prefill")
+
+
+def test_hosts_that_get_nothing_are_told() -> None:
+    inventory, groups = cluster()
+    finding = found(plan(inventory, groups | {"all": ["p1", "d1", "x1"]}), "left-out")
+    assert (finding["found"], finding["severity"]) == ("nothing runs on x1: in none of the profile's groups", "info")
+    assert "left-out" not in [one["rule"] for one in plan(inventory, groups | {"all": ["p1", "d1"]})["findings"]]
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"proxy_port": 29180}, "HTTP of prefill is at 29181 instead of 29180: 29180 is taken by PD proxy"),
+        ({"decode_kv_port": 29181}, "HTTP of decode is at 29197 instead of 29181"),
+        ({}, None),
+        (
+            {"decode_parallel": {"tensor_parallel_size": 4, "data_parallel_size": 4, "data_parallel_mode": "external"}},
+            None,
+        ),
+    ],
+)
+def test_a_default_port_that_gives_way_is_told(variables: dict[str, Any], words: str | None) -> None:
+    made = planned(**variables)
+    if words is None:
+        assert "port-moved" not in [finding["rule"] for finding in made["findings"]]
+        return
+    finding = found(made, "port-moved")
+    assert words in finding["found"] and finding["severity"] == "info"
 
 
 def test_groups_may_have_other_names() -> None:

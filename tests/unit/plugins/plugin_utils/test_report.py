@@ -61,6 +61,12 @@ def test_same_finding_on_many_hosts_is_one_row() -> None:
     assert [row.place for row in report.rows(findings)] == ["h00, h01, h02, h03 and 60 more"]
 
 
+def test_hosts_stand_in_the_order_in_which_people_count() -> None:
+    findings = [Finding("PD-HOST-003", WARNING, host, "late") for host in ("p10", "p2", "p1", "d1", "p11", "10.0.0.9")]
+    (row,) = report.rows(report.as_findings(findings))
+    assert row.hosts == ("10.0.0.9", "d1", "p1", "p2", "p10", "p11")
+
+
 def test_unchecked_rules_are_grouped_by_reason() -> None:
     _, _, findings = broken()
     rows = {row.finding.found: row for row in report.rows(findings) if row.severity == NOT_CHECKED}

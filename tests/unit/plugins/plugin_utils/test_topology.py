@@ -101,11 +101,11 @@ def test_stated_ranks_per_host() -> None:
         ({TP: 8, "prefill_context_parallel_size": 3}, (8, 8, 8), "vLLM divides .* = 8 among 3 hosts"),
         ({TP: 32, DP: 2, "data_parallel_mode": "hybrid"}, (16,) * 4, "hybrid data parallelism wants each rank on one"),
         ({TP: 32, DP: 2, **EXTERNAL}, (16, 16, 16, 16), "external data parallelism wants each rank on one host"),
-        ({TP: 0}, (16,), "tensor_parallel_size 0 is not a whole number"),
-        ({TP: "four"}, (16,), "'four' is not a whole number"),
-        ({TP: True}, (16,), "True is not a whole number"),
+        ({TP: 0}, (16,), "tensor_parallel_size is 0"),
+        ({TP: "four"}, (16,), "tensor_parallel_size is 'four'"),
+        ({TP: True}, (16,), "tensor_parallel_size is True"),
         ({"tp": 4}, (16,), "unknown parallel size tp"),
-        ({"data_parallel_mode": "exernal"}, (16,), "'exernal' is none of internal, external, hybrid"),
+        ({"data_parallel_mode": "exernal"}, (16,), "no data_parallel_mode 'exernal'"),
     ],
 )
 def test_what_does_not_add_up_is_refused_with_the_sum(

@@ -39,7 +39,19 @@ def test_role_variables_exist_for_every_role() -> None:
     ("name", "near"),
     [
         ("pd_model_pth", "pd_model_path"),
-        ("prefil_port", None),  # not under one of our prefixes: somebody else's
+        # the prefix itself is misspelt
+        ("prefil_port", "prefill_port"),
+        ("decod_vllm_args", "decode_vllm_args"),
+        ("memcahe_dram_size", "memcache_dram_size"),
+        ("PD_PROFILE", "pd_profile"),
+        ("Proxy_port", "proxy_port"),
+        # somebody else's
+        ("pod_devices", None),
+        ("haproxy_port", None),
+        ("sproxy_port", None),
+        ("env_port", None),
+        ("code_env", None),
+        ("http_proxy", None),
         ("prefill_ports", "prefill_port"),
         ("decode_args", "decode_vllm_args"),
         ("pd_zzzzzzzzzzz", None),
