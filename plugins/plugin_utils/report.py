@@ -174,7 +174,9 @@ def as_json(
     passed: Sequence[str] = (),
     facts: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
-    """Stable keys, plain types. ``probes``: per host where its probe's time went (seconds, by face and by tool)."""
+    """Stable keys, plain types. ``reasons``: by host and face what could not be read, and why.
+
+    ``probes``: per host where its probe's time went (seconds, by face and by tool)."""
     ordered = as_findings(findings)
     return {
         "schema": SCHEMA,
@@ -188,5 +190,15 @@ def as_json(
         "passed": list(passed),
         "hosts": plan.get("hosts") or {},
         "ports": plan.get("ports") or [],
+        "reasons": {host: why for host, seen in (facts or {}).items() if (why := _reasons(seen))},
         "probes": {host: seen["timing"] for host, seen in (facts or {}).items() if seen.get("timing")},
+    }
+
+
+def _reasons(seen: Mapping[str, Any]) -> dict[str, list[str]]:
+    """What the probe of a host could not read, by face; each model folder is one."""
+    models = seen.get("model")
+    faces = {**seen, **(models if isinstance(models, Mapping) else {})}
+    return {
+        name: list(face["reasons"]) for name, face in faces.items() if isinstance(face, Mapping) and face.get("reasons")
     }

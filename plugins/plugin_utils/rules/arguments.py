@@ -76,12 +76,18 @@ def one_token_each(ctx: Context, engine: Engine) -> Iterator[Problem]:
         )
 
 
-@rule("PD-ARG-003", ERROR, "an option is no such number", per="instance", source="vLLM CacheConfig, SchedulerConfig")
+@rule(
+    "PD-ARG-003",
+    ERROR,
+    "an option is not a number that vLLM takes",
+    per="instance",
+    source="vLLM CacheConfig, SchedulerConfig",
+)
 def numbers(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """gpu-memory-utilization is a share, above 0 and at most 1; the others are whole numbers, which vLLM also takes in
     forms such as 128k (128000) and 64K (65536).
     """
-    mend = f"set it in {engine.role}_vllm_args"
+    mend = f"correct it in pd_vllm_args or {engine.role}_vllm_args"
     share = engine.args.get("gpu-memory-utilization")
     if share is not None and not 0 < (fraction(share) or 0) <= 1:
         percent = fraction(share)

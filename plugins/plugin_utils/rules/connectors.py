@@ -86,6 +86,15 @@ EXTRA_KEYS: Mapping[str, tuple[str, ...]] = {
 BACKENDS = ("mooncake", "memcache", "yuanrong")
 
 
+#: Names that are more alike are one name with a typing error.
+MISSPELT = 0.9
+
+
+def places(engine: Engine) -> str:
+    """Where the user writes a connector's configuration."""
+    return f"pd_kv_transfer_config or {engine.role}_kv_transfer_config"
+
+
 def extra_of(part: Mapping[str, Any]) -> Mapping[str, Any]:
     value = part.get("kv_connector_extra_config")
     return value if isinstance(value, Mapping) else {}
@@ -101,17 +110,23 @@ def layerwise_store(engine: Engine) -> Mapping[str, Any] | None:
     "PD-CONN-001", ERROR, "unknown connector", per="instance", source="vllm-ascend distributed/kv_transfer/__init__.py"
 )
 def connector_known(ctx: Context, engine: Engine) -> Iterator[Problem]:
-    """vLLM looks the connector's name up and fails at start if there is none. Profile custom may name any."""
-    if ctx.profile == "custom":
-        return
+    """vLLM looks the connector's name up and fails at start if there is none.
+
+    Profile custom may name any; what is all but a known name is a warning there.
+    """
+    custom = ctx.profile == "custom"
     for part in engine.parts:
         name = str(part.get("kv_connector"))
         if part.get("kv_connector_module_path"):
             continue
-        for key, near in unknown_keys([name], KNOWN_CONNECTORS):
-            yield Problem(
-                key, near or "a registered connector", f"mend kv_connector in {engine.role}_kv_transfer_config"
-            )
+        for key, near in unknown_keys([name], KNOWN_CONNECTORS, MISSPELT if custom else 0.5):
+            if near or not custom:
+                yield Problem(
+                    key,
+                    near or "a registered connector",
+                    f"mend kv_connector in {places(engine)}",
+                    severity=WARNING if custom else None,
+                )
 
 
 @rule(
@@ -131,14 +146,14 @@ def transfer_keys(ctx: Context, engine: Engine) -> Iterator[Problem]:
             yield Problem(
                 f"{name}: {key}",
                 near or "a field of KVTransferConfig",
-                f"mend the key in {engine.role}_kv_transfer_config",
+                f"mend the key in {places(engine)}",
             )
         if name in EXTRA_KEYS:
             for key, near in unknown_keys(extra_of(part), EXTRA_KEYS[name]):
                 yield Problem(
                     f"{name}: kv_connector_extra_config.{key}",
                     near or "one of " + ", ".join(EXTRA_KEYS[name]),
-                    f"mend the key in {engine.role}_kv_transfer_config",
+                    f"mend the key in {places(engine)}",
                 )
 
 
@@ -155,7 +170,7 @@ def transfer_backend(ctx: Context, engine: Engine) -> Iterator[Problem]:
     for part in engine.parts:
         if part.get("kv_connector") == kinds.SFA and extra_of(part).get("transfer_backend") != "memfabric":
             found = extra_of(part).get("transfer_backend") or "left out"
-            yield Problem(f"transfer_backend {found}", "memfabric", f"set it in {engine.role}_kv_transfer_config")
+            yield Problem(f"transfer_backend {found}", "memfabric", f"set it in {places(engine)}")
 
 
 @rule(
@@ -443,6 +458,13 @@ def recompute_scheduler(ctx: Context, engine: Engine) -> Iterator[Problem]:
 )
 def same_connector(ctx: Context) -> Iterator[Problem]:
     """Prefill and decode must have a transfer connector in common, or no KV ever arrives and requests hang."""
+    if ctx.of("prefill") and not any(one.connectors for one in ctx.heads):
+        yield Problem(
+            "neither prefill nor decode has a KV connector",
+            "one for both",
+            f"set pd_kv_transfer_config: profile {ctx.profile} brings none",
+        )
+        return
     for prefill in (one for one in ctx.heads if one.role == "prefill"):
         for decode in (one for one in ctx.heads if one.role == "decode"):
             if not prefill.connectors & decode.connectors:

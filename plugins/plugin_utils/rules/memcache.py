@@ -267,7 +267,7 @@ def shared_memory(ctx: Context, host: str) -> Iterator[Problem]:
 @rule(
     "PD-MMC-006",
     ERROR,
-    "MemCache's protocol or hcom_url is wrong, or not the recommended one",
+    "MemCache needs, or would do better with, another protocol or hcom_url",
     per="instance",
     source="memcache_hybrid local_service.protocol",
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...module_utils._text import format_ranges
 from .. import connectors
-from ..findings import ERROR, WARNING
+from ..findings import ERROR, INFO, WARNING
 from .context import Context, Engine, Missing, is_own
 from .registry import Problem, rule
 
@@ -48,15 +48,53 @@ def insist(host: str, name: str, values: dict[int, Any]) -> None:
     "PD-NPU-001", ERROR, "a chip of the plan does not exist", per="host", chips=True, source="vllm-ascend #632, #2698"
 )
 def chips_exist(ctx: Context, host: str) -> Iterator[Problem]:
-    """Each chip of the plan needs its /dev/davinciN. Guide 2 passes 8 devices to an engine that wants 16."""
+    """Each chip of the plan needs its /dev/davinciN. Guide 2 passes 8 devices to an engine that wants 16.
+
+    Before hosts are contacted they are taken to have as many as servers of their generation do.
+    """
     wanted = {number for engine in ctx.on(host) for number in engine.devices}
-    nodes = set(ctx.fact(host, "npu.device_nodes"))
+    nodes = set(range(ctx.hosts[host]["chips"]) if ctx.facts is None else ctx.fact(host, "npu.device_nodes"))
     gone = sorted(wanted - nodes)
+    if not gone and ctx.facts is None:
+        raise Missing("no host was contacted")
     if gone:
         yield Problem(
             f"no /dev/davinci{format_ranges(gone)}; there are {format_ranges(sorted(nodes)) or 'none'}",
             f"{len(wanted)} chips",
             "set pd_devices to chips that exist, or mend the driver",
+        )
+
+
+@rule("PD-NPU-017", WARNING, "a host shows fewer chips than others", per="cluster", source="collection")
+def chips_alike(ctx: Context) -> Iterator[Problem]:
+    """Servers of a cluster are usually alike: chips that a host does not show are often broken, or held back.
+
+    The plan goes by what each host shows, and makes its instances smaller in silence.
+    """
+    hosts = [host for host in ctx.hosts if any(engine.devices for engine in ctx.on(host))]
+    shown = {host: len(ctx.fact(host, "npu.device_nodes")) for host in hosts}
+    richest = max(hosts, key=lambda host: shown[host], default="")
+    for host in hosts:
+        if shown[host] < shown[richest]:
+            yield Problem(
+                f"{host} shows {shown[host]} chips, {richest} {shown[richest]}",
+                f"{shown[richest]} chips",
+                "look at npu-smi info and dmesg there; if the servers differ, waive this",
+                host,
+            )
+
+
+@rule("PD-NPU-018", INFO, "chips are left idle", per="host", chips=True, source="collection")
+def chips_idle(ctx: Context, host: str) -> Iterator[Problem]:
+    """An instance takes as many chips as its parallel sizes say, and the others of its host do nothing."""
+    used = {number for engine in ctx.on(host) for number in engine.devices}
+    idle = sorted(set(ctx.hosts[host].get("devices") or ()) - used)
+    if idle:
+        roles = " or ".join(dict.fromkeys(f"{engine.role}_parallel" for engine in ctx.on(host)))
+        yield Problem(
+            f"chips {format_ranges(idle)} serve no engine",
+            "every chip in use",
+            f"raise {roles}, or leave them out of pd_devices if they shall be idle",
         )
 
 

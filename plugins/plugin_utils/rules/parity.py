@@ -138,7 +138,7 @@ def uses_hash(ctx: Context) -> list[Engine]:
 @rule(
     "PD-PARITY-008",
     ERROR,
-    "PYTHONHASHSEED differs",
+    "PYTHONHASHSEED is not one value for all engines",
     per="cluster",
     source="vllm-ascend #12002; vLLM #51875; LMCache #1739; kv_pool.md:39",
 )

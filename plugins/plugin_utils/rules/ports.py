@@ -9,14 +9,39 @@ from typing import Any
 
 from .. import connectors
 from ..findings import ERROR, WARNING
-from ..ports import KV_CONTROL, KV_NUMBER, MEMFABRIC_FIRST_PORT, MEMFABRIC_STORE_PORT, OFFLOAD_STORE
+from ..ports import KV_CONTROL, KV_NUMBER, LAST_PORT, MEMFABRIC_FIRST_PORT, MEMFABRIC_STORE_PORT, OFFLOAD_STORE
 from .context import Context, Engine, covers, is_own, known, targets
 from .registry import REPORT, Problem, rule
 
 KV_PORT_DOC = "vllm-ascend docs/source/tutorials/features/pd_disaggregation_mooncake_multi_node.md"
 
 
-LAST_PORT = 65535
+#: How the purpose of a port begins -> the variable that states it.
+SET_BY = {
+    "HTTP": "{role}_port",
+    KV_CONTROL: "{role}_kv_port",
+    "data-parallel rendezvous": "pd_data_parallel_rpc_port",
+    "rendezvous of hosts": "pd_master_port",
+    "HCCL": "pd_hccl_if_base_port",
+    "PD proxy": "proxy_port",
+    "MemCache meta service": "memcache_meta_port",
+    "MemCache config store": "memcache_config_store_port",
+    "MemCache health": "memcache_metrics_port",
+}
+
+
+def set_another(ctx: Context, *ports: Mapping[str, Any], to: str = "") -> str:
+    """Advice that names the variables behind the ports."""
+    roles = {engine.name: engine.role for engine in ctx.engines}
+    names = [
+        name.format(role=roles.get(port["owner"]))
+        for port in ports
+        for purpose, name in SET_BY.items()
+        if str(port["purpose"]).startswith(purpose) and ("{role}" not in name or port["owner"] in roles)
+    ]
+    if not names:
+        return f"set another port for {ports[0]['owner']} ({ports[0]['purpose']}){to}"
+    return f"set another {' or '.join(dict.fromkeys(names))}{to}"
 
 
 def overlap(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
@@ -74,7 +99,7 @@ def own_ports_differ(ctx: Context, host: str) -> Iterator[Problem]:
             yield Problem(
                 f"{text(one)} and {text(other)} overlap{apart}",
                 f"{other['owner']} above {one['last']}",
-                f"set another port for {other['owner']} ({other['purpose']})",
+                set_another(ctx, other, one),
                 severity=WARNING if apart else None,
             )
 
@@ -103,7 +128,7 @@ def outside_mooncake_band(ctx: Context, host: str) -> Iterator[Problem]:
             yield Problem(
                 f"{text(port)} lies in {first}-{last}",
                 f"{last + 1} or above, or below {first}",
-                f"set the port of {port['owner']} ({port['purpose']}) to {last + 1} or above",
+                set_another(ctx, port, to=f": {last + 1} or above"),
                 severity=WARNING if "rendezvous" in port["purpose"] and len(users) == 1 else None,
             )
 
@@ -126,7 +151,7 @@ def within_range(ctx: Context, host: str) -> Iterator[Problem]:
             yield Problem(
                 f"{text(port)} leaves 1024-{LAST_PORT}",
                 f"1024 to {LAST_PORT - width}",
-                f"set another port for {port['purpose']}",
+                set_another(ctx, port),
             )
 
 
@@ -201,7 +226,7 @@ def outside_memfabric_block(ctx: Context, host: str) -> Iterator[Problem]:
             yield Problem(
                 f"{text(port)} lies in {span(block)}, which {ranks} MemFabric ranks fill",
                 f"{block['last'] + 1} or above, or below {MEMFABRIC_FIRST_PORT}",
-                f"set another port for {port['owner']}",
+                set_another(ctx, port),
             )
 
 
@@ -269,7 +294,7 @@ def one_offload_engine(ctx: Context, host: str) -> Iterator[Problem]:
             yield Problem(
                 f"{text(port)} lies on the offload store's {span(store)}",
                 f"{store['last'] + 1} or above, or below {MEMFABRIC_STORE_PORT}",
-                f"set another port for {port['owner']} ({port['purpose']})",
+                set_another(ctx, port),
             )
 
 

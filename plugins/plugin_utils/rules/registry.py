@@ -23,6 +23,9 @@ DOC = "docs/rules.md"
 #: What to do where the plan itself is wrong, whatever the user wrote.
 REPORT = "report it: the plan made this, not you"
 
+#: What to do where the probe could not tell.
+WHY = "see the host's errors here, and in preflight.json, reasons, what its probe could not read"
+
 #: The unit that a rule is asked about: once, or once for each host, instance, engine, or container of engines.
 SCOPES = ("cluster", "host", "instance", "service", "engine")
 
@@ -131,7 +134,7 @@ def _ask(one: Rule, context: Context) -> Iterator[Finding]:
             problems = list(one.check(context, *arguments))
         except Missing as error:
             if context.facts is not None:
-                yield _finding(one, NOT_CHECKED, host, f"{one.title}: {error}", mend="see why the probe could not tell")
+                yield _finding(one, NOT_CHECKED, host, f"{one.title}: {error}", mend=WHY)
             else:
                 missing[str(error)] = None
         except Exception as error:

@@ -514,6 +514,8 @@ EXAMPLES: dict[str, Example] = {
         "d1",
         "chips 0-15: hccn_tool is not installed",
     ),
+    "PD-NPU-017": Example("sparse", fact("d1", "npu/device_nodes", list(range(8))), "d1", "d1 shows 8 chips, p1 16"),
+    "PD-NPU-018": Example("sparse", planned("engines/1/devices", list(range(8))), "d1", "chips 8-15 serve no engine"),
     # ---- hosts ----
     "PD-HOST-001": Example(
         "sparse", lambda plan, facts: facts.update(d1={"unreachable": "timed out"}), "d1", "timed out"
@@ -591,7 +593,12 @@ EXAMPLES: dict[str, Example] = {
     "PD-SPARSE-024": Example("sparse", planned("images/decode/layers", []), "d1", "served as it is", "pd_build"),
     # ---- connectors ----
     "PD-CONN-001": Example(
-        "sparse", transfer("decode", "kv_connector", "SfaRemoteD2H"), "d1", "SfaRemoteD2H", "SfaRemoteD2HConnector"
+        "sparse",
+        transfer("decode", "kv_connector", "SfaRemoteD2H"),
+        "d1",
+        "SfaRemoteD2H",
+        "SfaRemoteD2HConnector",
+        quiet=both(planned("profile", "custom"), transfer("decode", "kv_connector", "TeamsOwnConnector")),
     ),
     "PD-CONN-002": Example("sparse", extra("decode", "transfer_back_end", "memfabric"), "d1", right="transfer_backend"),
     "PD-CONN-003": Example("sparse", extra("decode", "transfer_backend", None), "d1", "left out", "memfabric"),
@@ -796,6 +803,24 @@ MORE: dict[str, tuple[Example, ...]] = {
             both(parallel("prefill", pipeline_parallel_size=2), env("prefill", "VLLM_PP_LAYER_PARTITION", "20,41")),
             "d1",
             "the default is told, prefill has 20,41",
+        ),
+    ),
+    "PD-CONN-020": (
+        Example(
+            "mooncake",
+            both(arg("prefill", "kv-transfer-config", None), arg("decode", "kv-transfer-config", None)),
+            "",
+            "neither prefill nor decode",
+        ),
+    ),
+    "PD-CONN-001": (
+        Example(
+            "mooncake",
+            both(planned("profile", "custom"), transfer("decode", "kv_connector", "NixlConector")),
+            "d1",
+            "NixlConector",
+            "NixlConnector",
+            "warning",
         ),
     ),
     "PD-VER-006": (

@@ -14,6 +14,7 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import _hcc
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import rules
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.findings import ERROR, NOT_CHECKED, Finding
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.planner import plan as make_plan
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.report import as_json
 from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.clusters import (
     CLUSTERS,
     ONE_PAIR,
@@ -82,6 +83,17 @@ def test_probe_that_learnt_nothing(kind: str) -> None:
     assert not crashes(verdict.findings)
     unchecked = {finding.rule for finding in verdict.findings if finding.severity == NOT_CHECKED}
     assert {"PD-PORT-005", "PD-HOST-008", "PD-NIC-002", "PD-NPU-002"} <= unchecked
+
+
+def test_what_could_not_be_read_stands_where_the_advice_points() -> None:
+    plan, facts = cluster("sparse")
+    facts["d1"]["npu"]["reasons"] = ["npu-smi is not installed"]
+    facts["d1"]["model"][plan["model"]["path"]]["reasons"] = ["timed out"]
+    facts["p1"] = {"unreachable": "no answer"}
+    wanted = {"d1": {"npu": ["npu-smi is not installed"], plan["model"]["path"]: ["timed out"]}}
+    assert as_json(plan, [], facts=facts)["reasons"] == wanted
+    unchecked = [one for one in rules.judge(plan, facts).findings if one.severity == NOT_CHECKED]
+    assert unchecked and all("preflight.json, reasons" in one.mend for one in unchecked)
 
 
 def test_four_values_without_any_probe_give_no_error() -> None:
