@@ -227,21 +227,24 @@ def _kv_settings(draft: Draft, role: str, host: str) -> dict[str, Any]:
     below = draft.profile.kv_transfer.get(role, {})
     names = ("pd_kv_transfer_config", f"{role}_kv_transfer_config")
     layers = [draft.settings.of_host(host, name) for name in names]
-    user = merge(*layers)
-    for wrong in connectors.misshapen(user):
+    stated = [(variable, layer) for variable, layer in zip(names, layers, strict=True) if layer]
+    misshapen = [(variable, wrong) for variable, layer in stated for wrong in connectors.misshapen(layer)]
+    for variable, wrong in misshapen:
         draft.report.add(
             "kv-transfer-shape",
-            f"{role}_kv_transfer_config: {wrong}",
+            f"{variable}: {wrong}",
             "a mapping, as vLLM's --kv-transfer-config takes it",
-            f"correct pd_kv_transfer_config or {role}_kv_transfer_config",
+            f"correct {variable}",
             host,
         )
+    if misshapen:
         return dict(below)
-    if draft.profile.name != "custom":
-        for name in connectors.owned_fields(user, below.get("kv_connector"), sized=role != "engine"):
+    connector = merge(below, *layers).get("kv_connector")
+    for variable, layer in stated if draft.profile.name != "custom" else ():
+        for name in connectors.owned_fields(layer, connector, sized=role != "engine"):
             draft.report.add(
                 "owned-kv-field",
-                f"{role}_kv_transfer_config sets {name}, which follows from the plan",
+                f"{variable} sets {name}, which follows from the plan",
                 f"{role}_kv_port" if name.endswith("kv_port") else f"{role}_parallel and the inventory",
                 f"remove {name}",
                 host,
