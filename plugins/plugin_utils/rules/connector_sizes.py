@@ -16,12 +16,6 @@ from .registry import Problem, rule
 SIDES = ("prefill", "decode")
 
 
-def side(ctx: Context, role: str) -> Engine | None:
-    """An engine that speaks for a role."""
-    engines = ctx.of(role)
-    return engines[0] if engines else None
-
-
 @rule(
     "PD-CONN-005",
     ERROR,
@@ -36,21 +30,20 @@ def tensor_ratio(ctx: Context) -> Iterator[Problem]:
     SfaRemoteD2H finds out at the first request, Mooncake at start. With Mooncake a model with multi-head latent
     attention (DeepSeek) needs no multiple: there prefill's size must only not be the smaller one.
     """
-    for prefill in (one for one in ctx.heads if one.role == "prefill"):
-        for decode in (one for one in ctx.heads if one.role == "decode"):
-            shared = prefill.connectors & decode.connectors & {kinds.SFA, *MOONCAKE_P2P}
-            if not shared:
-                continue
-            multiple = kinds.SFA in shared
-            if prefill.tp > decode.tp and prefill.tp % decode.tp and not multiple:
-                multiple = not ctx.model_config(decode.host).get("kv_lora_rank")
-            if prefill.tp < decode.tp or (multiple and prefill.tp % decode.tp):
-                yield Problem(
-                    f"prefill TP {prefill.tp}, decode TP {decode.tp}",
-                    f"a multiple of {decode.tp} at prefill" if multiple else f"{decode.tp} or more at prefill",
-                    "set prefill_parallel or decode_parallel",
-                    decode.host,
-                )
+    for prefill, decode in ctx.pairs:
+        shared = prefill.connectors & decode.connectors & {kinds.SFA, *MOONCAKE_P2P}
+        if not shared:
+            continue
+        multiple = kinds.SFA in shared
+        if prefill.tp > decode.tp and prefill.tp % decode.tp and not multiple:
+            multiple = not ctx.model_config(decode.host).get("kv_lora_rank")
+        if prefill.tp < decode.tp or (multiple and prefill.tp % decode.tp):
+            yield Problem(
+                f"prefill TP {prefill.tp}, decode TP {decode.tp}",
+                f"a multiple of {decode.tp} at prefill" if multiple else f"{decode.tp} or more at prefill",
+                "set prefill_parallel or decode_parallel",
+                decode.host,
+            )
 
 
 @rule(
@@ -65,7 +58,7 @@ def sizes_true(ctx: Context, engine: Engine) -> Iterator[Problem]:
 
     Its own side's sizes are those of the engine's instance, the other side's those of any instance there.
     """
-    if any(side(ctx, name) is None for name in SIDES):
+    if not all(ctx.of(name) for name in SIDES):
         return
     for part in engine.parts:
         if part.get("kv_connector") not in MOONCAKE_P2P:
@@ -194,16 +187,15 @@ def pool_tensor_sizes(ctx: Context) -> Iterator[Problem]:
 )
 def context_ratio(ctx: Context) -> Iterator[Problem]:
     """PCP x DCP of prefill must be a multiple of decode's. Both start, and the first request fails an assertion."""
-    for prefill in (one for one in ctx.heads if one.role == "prefill"):
-        for decode in (one for one in ctx.heads if one.role == "decode"):
-            own, other = prefill.pcp * prefill.dcp, decode.pcp * decode.dcp
-            if own % other and prefill.connectors & decode.connectors & set(MOONCAKE_P2P):
-                yield Problem(
-                    f"prefill {prefill.pcp} x {prefill.dcp} = {own}, decode {decode.pcp} x {decode.dcp} = {other}",
-                    f"a multiple of {other} at prefill",
-                    "set decode_context_parallel_size in prefill_parallel or decode_parallel",
-                    decode.host,
-                )
+    for prefill, decode in ctx.pairs:
+        own, other = prefill.pcp * prefill.dcp, decode.pcp * decode.dcp
+        if own % other and prefill.connectors & decode.connectors & set(MOONCAKE_P2P):
+            yield Problem(
+                f"prefill {prefill.pcp} x {prefill.dcp} = {own}, decode {decode.pcp} x {decode.dcp} = {other}",
+                f"a multiple of {other} at prefill",
+                "set decode_context_parallel_size in prefill_parallel or decode_parallel",
+                decode.host,
+            )
 
 
 @rule(
@@ -218,7 +210,7 @@ def pipeline_stages(ctx: Context, engine: Engine) -> Iterator[Problem]:
     prefill itself: one number for each stage. Left out, vLLM's own split is taken, with what is over in the last stages
     but one.
     """
-    prefill = side(ctx, "prefill")
+    prefill = next(iter(ctx.of("prefill")), None)
     if prefill is None or prefill.pp == 1:
         return
     name = "VLLM_PP_LAYER_PARTITION"

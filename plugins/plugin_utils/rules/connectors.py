@@ -465,16 +465,15 @@ def same_connector(ctx: Context) -> Iterator[Problem]:
             f"set pd_kv_transfer_config: profile {ctx.profile} brings none",
         )
         return
-    for prefill in (one for one in ctx.heads if one.role == "prefill"):
-        for decode in (one for one in ctx.heads if one.role == "decode"):
-            if not prefill.connectors & decode.connectors:
-                yield Problem(
-                    f"{prefill.name}: {', '.join(sorted(prefill.connectors)) or 'none'}; "
-                    f"{decode.name}: {', '.join(sorted(decode.connectors)) or 'none'}",
-                    "one in common",
-                    "set prefill_kv_transfer_config and decode_kv_transfer_config",
-                    decode.host,
-                )
+    for prefill, decode in ctx.pairs:
+        if not prefill.connectors & decode.connectors:
+            yield Problem(
+                f"{prefill.name}: {', '.join(sorted(prefill.connectors)) or 'none'}; "
+                f"{decode.name}: {', '.join(sorted(decode.connectors)) or 'none'}",
+                "one in common",
+                "set prefill_kv_transfer_config and decode_kv_transfer_config",
+                decode.host,
+            )
 
 
 @rule(

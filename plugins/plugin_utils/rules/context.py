@@ -332,6 +332,12 @@ class Context:
         return [engines[0] for engines in self._by_instance.values()]
 
     @cached_property
+    def pairs(self) -> list[tuple[Engine, Engine]]:
+        """Prefill and decode of every two instances that hand KV on, each by its first engine."""
+        decodes = [one for one in self.heads if one.role == "decode"]
+        return [(one, decode) for one in self.heads if one.role == "prefill" for decode in decodes]
+
+    @cached_property
     def carriers(self) -> list[Engine]:
         """The first engine of each container, which speaks for what its container has."""
         seen: dict[tuple[str, Any], Engine] = {}
