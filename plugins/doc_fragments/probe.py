@@ -43,18 +43,18 @@ options:
         type: list
         elements: int
         default: []
+      ping:
+        description:
+          - Measure the path MTU with ICMP echo requests that may not be fragmented.
+          - Otherwise the MTU that the kernel knows of is returned, which is that of the interface.
+        type: bool
+        default: false
   nic:
     description: Name of the interface that shall serve, where the choice is not left to the module.
     type: str
   address:
     description: IPv4 address that shall serve; it must be an address of this host.
     type: str
-  ping:
-    description:
-      - Measure the path MTU to the peers with ICMP echo requests that may not be fragmented.
-      - Otherwise the MTU that the kernel knows of is returned, which is that of the interface.
-    type: bool
-    default: false
 """
 
     HCCN = r"""

@@ -35,11 +35,11 @@ NIC_OPTIONS: dict[str, Any] = {
         "options": {
             "address": {"type": "str", "required": True},
             "ports": {"type": "list", "elements": "int", "default": []},
+            "ping": {"type": "bool", "default": False},
         },
     },
     "nic": {"type": "str"},
     "address": {"type": "str"},
-    "ping": {"type": "bool", "default": False},
 }
 HCCN_OPTIONS: dict[str, Any] = {
     "npu_count_hint": {"type": "int"},
@@ -66,9 +66,7 @@ def probe(faces: Sequence[str], options: Mapping[str, Any], tree: Tree | None = 
     owners = _containers.Owners(tree, containers.entries)
     tasks: dict[str, Callable[[], dict[str, Any]]] = {
         "npu": lambda: _npu.gather(tree, runner, owners),
-        "nic": lambda: _nics.gather(
-            tree, runner, options["peers"], options.get("nic"), options.get("address"), options["ping"]
-        ),
+        "nic": lambda: _nics.gather(tree, runner, options["peers"], options.get("nic"), options.get("address")),
         "hccn": lambda: _hccn.gather(
             tree, runner, _chips(tree, options.get("npu_count_hint")), _pings(options), options["pings_only"]
         ),

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 vllm_ascend.pd_serving contributors
 # SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
-"""The face `nic`: interfaces, routes, the way to the peers, and which interface should serve."""
+"""The face `nic`: interfaces, routes, and which interface should serve; the way to the peers is in _peers."""
 
 from __future__ import annotations
 
@@ -8,22 +8,17 @@ import re
 import socket
 import struct
 from pathlib import PurePath
-from typing import Any, Callable, Sequence
+from typing import Any, Sequence
 
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._netlink import Kernel
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._nic_choice import choose
-from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._parallel import run_all
-from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._run import Runner, find_tool
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._peers import ways
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._run import Runner
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._tree import Tree
 
 _NET = "/sys/class/net"
 _IFF_UP = 0x1
 _LOOPBACK_TYPE = 772  # ARPHRD_LOOPBACK
-# getsockopt: the MTU that the kernel knows of the way to the connected peer (linux/in.h IP_MTU, linux/in6.h IPV6_MTU).
-_MTU_OPTIONS = {socket.AF_INET: (socket.IPPROTO_IP, 14), socket.AF_INET6: (socket.IPPROTO_IPV6, 24)}
-# Bytes that an echo request adds to its payload, and the sizes to try below the interface's MTU.
-_HEADERS = {socket.AF_INET: 28, socket.AF_INET6: 48}
-_SMALLER = {socket.AF_INET: (1500, 576), socket.AF_INET6: (1500, 1280)}
 _RTF_GATEWAY = 0x2
 _RTF_NO_WAY_OUT = 0x80100200  # of IPv6: local, anycast, reject
 # Names that Docker gives its bridges: docker0, docker_gwbridge, br-<first 12 digits of the network's id>.
@@ -49,10 +44,9 @@ def gather(
     peers: Sequence[dict[str, Any]] = (),
     nic: str | None = None,
     address: str | None = None,
-    ping: bool = False,
     kernel: Kernel | None = None,
 ) -> dict[str, Any]:
-    """Look at all interfaces and, with `peers` ({address, ports}), at the way to each."""
+    """Look at all interfaces and, with `peers` ({address, ports, ping}), at the way to each."""
     kernel = kernel or Kernel()
     face = empty()
     reasons: list[str] = face["reasons"]
@@ -64,12 +58,7 @@ def gather(
     face["default_route"] = default_route(face["routes"])
     names = {interface["index"]: interface["name"] for interface in face["interfaces"]}
     mtus = {interface["name"]: interface["mtu"] for interface in face["interfaces"]}
-    outcomes = run_all(
-        {peer["address"]: _peer(peer, names, mtus, kernel, runner, ping) for peer in peers}, runner.deadline, workers=32
-    )
-    for peer in peers:
-        outcome = outcomes[peer["address"]]
-        face["peers"][peer["address"]] = outcome.value or dict(_unknown_peer(), reason=outcome.reason)
+    face["peers"] = ways(peers, names, mtus, kernel, runner)
     default = face["default_route"]["interface"] if face["default_route"] else None
     face["serving"], face["refused"], cause = choose(face["interfaces"], face["peers"], default, nic, address)
     if cause:
@@ -228,99 +217,3 @@ def default_route(routes: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     """The default route for IPv4 that the kernel prefers: the lowest metric."""
     defaults = [route for route in routes if route["destination"] == "0.0.0.0/0"]
     return min(defaults, key=lambda route: route["metric"]) if defaults else None
-
-
-# ---- peers ---------------------------------------------------------------------------------------------------------
-
-
-def _unknown_peer() -> dict[str, Any]:
-    return {
-        "interface": None,
-        "source": None,
-        "gateway": None,
-        "local": False,
-        "tcp": {},
-        "path_mtu": None,
-        "path_mtu_measured": False,
-        "reason": None,
-    }
-
-
-def _peer(
-    peer: dict[str, Any],
-    names: dict[int | None, str],
-    mtus: dict[str, int | None],
-    kernel: Kernel,
-    runner: Runner,
-    ping: bool,
-) -> Callable[[], dict[str, Any]]:
-    def look() -> dict[str, Any]:
-        found = _unknown_peer()
-        try:
-            numeric = socket.getaddrinfo(peer["address"], None, type=socket.SOCK_STREAM)[0][4][0]
-            route = kernel.route(str(numeric))
-        except OSError as error:
-            found["reason"] = f"no route: {error.strerror or error}"
-            found["tcp"] = {str(port): found["reason"] for port in peer.get("ports") or []}
-            return found
-        found.update(
-            interface=names.get(route["index"]), source=route["source"], gateway=route["gateway"], local=route["local"]
-        )
-        deadline = runner.deadline.earlier()
-        timeout = deadline.earlier().within(3.0)
-        connections = {str(port): _connection(str(numeric), port, timeout) for port in peer.get("ports") or []}
-        for port, outcome in run_all(connections, deadline, workers=8).items():
-            found["tcp"][port] = outcome.value or outcome.reason
-        found["path_mtu"] = _known_mtu(str(numeric))
-        if ping and found["path_mtu"] and not found["local"]:
-            _measure_mtu(found, str(numeric), mtus, runner)
-        return found
-
-    return look
-
-
-def _connection(address: str, port: int, timeout_s: float) -> Callable[[], str]:
-    def connect() -> str:
-        try:
-            with socket.create_connection((address, port), timeout=timeout_s):
-                return "ok"
-        except ConnectionRefusedError:
-            return "refused"  # the host answers; nothing listens on the port, or a firewall rejects
-        except socket.timeout:
-            return f"no answer within {round(timeout_s, 1):g} s"
-        except OSError as error:
-            return str(error.strerror or error)
-
-    return connect
-
-
-def _family(address: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in address else socket.AF_INET
-
-
-def _known_mtu(address: str) -> int | None:
-    """What the kernel knows of the path's MTU in bytes: the interface's, or less where a router has said so."""
-    family = _family(address)
-    try:
-        with socket.socket(family, socket.SOCK_DGRAM) as channel:
-            channel.connect((address, 9))  # of a datagram socket: looks up the route, sends nothing
-            return channel.getsockopt(*_MTU_OPTIONS[family])
-    except OSError:
-        return None
-
-
-def _measure_mtu(found: dict[str, Any], address: str, mtus: dict[str, int | None], runner: Runner) -> None:
-    """Send echo requests that may not be fragmented, largest first: a switch that drops jumbo frames says nothing."""
-    tool = find_tool("ping")
-    if tool is None:
-        found["reason"] = "path MTU not measured: ping is not installed"
-        return
-    family = _family(address)
-    largest = min(found["path_mtu"], mtus.get(found["interface"] or "") or found["path_mtu"])
-    for size in sorted({min(largest, size) for size in (largest, *_SMALLER[family])}, reverse=True):
-        payload = str(size - _HEADERS[family])
-        argv = [tool, "-n", "-q", "-c", "1", "-W", "1", "-M", "do", "-s", payload, address]
-        if runner.run(argv, timeout_s=3.0).rc == 0:
-            found.update(path_mtu=size, path_mtu_measured=True)
-            return
-    found["reason"] = "path MTU not measured: no echo reply to any size"

@@ -18,8 +18,8 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import (
     _hccn,
     _host,
     _model,
-    _nics,
     _npu,
+    _peers,
     _system,
 )
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._docker_api import DockerError
@@ -35,7 +35,6 @@ OPTIONS: dict[str, Any] = {
     "peers": [],
     "nic": None,
     "address": None,
-    "ping": False,
     "npu_count_hint": None,
     "ping_hccs": [],
     "ping_roce": [],
@@ -164,7 +163,7 @@ def test_whatever_stands_in_the_files_of_a_host(data: st.DataObject) -> None:
     count = itertools.count()
     tree = Noise(lambda: drawn[next(count) % len(drawn)], data.draw(st.lists(st.sampled_from(NAMES), unique=True)))
     with pytest.MonkeyPatch.context() as patch:
-        for module in (_hccn, _npu, _nics, _system):
+        for module in (_hccn, _npu, _peers, _system):
             patch.setattr(module, "find_tool", lambda *_arguments: None)
         facts = _faces.probe(_faces.FACES, {**OPTIONS, "disk_paths": ["/data"]}, tree)["facts"]
     told = [reason for face in ("npu", "nic", "hccn", "host") for reason in facts[face]["reasons"]]

@@ -221,8 +221,8 @@ def namespaces() -> Iterator[tuple[str, str]]:
 PROBE = """
 import json
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import _faces
-peers = [{"address": address, "ports": [7]} for address in ("192.0.2.2", "2001:db8::2")]
-options = {"timeout_s": 20, "peers": peers, "ping": True}
+peers = [{"address": address, "ports": [7], "ping": True} for address in ("192.0.2.2", "2001:db8::2")]
+options = {"timeout_s": 20, "peers": peers}
 print(json.dumps(_faces.probe(["nic"], options)["facts"]["nic"]))
 """
 

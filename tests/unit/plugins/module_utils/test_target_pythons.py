@@ -45,7 +45,7 @@ merged = sys.modules[base + "_model"].merged_config
 results.update({p.name: merged(json.loads(p.read_text())) for p in sorted((data / "models").iterdir())})
 faces = sys.modules[base + "_faces"]
 options = {"timeout_s": 20, "docker_socket": "/nonexistent", "peers": [{"address": "127.0.0.1", "ports": [1]}],
-           "ping": False, "ping_hccs": [], "ping_roce": [], "pings_only": False, "paths": ["/etc/hosts"],
+           "ping_hccs": [], "ping_roce": [], "pings_only": False, "paths": ["/etc/hosts"],
            "disk_paths": ["/"], "model_paths": []}
 facts = faces.probe(faces.FACES, options)["facts"]
 results["interfaces"] = [entry["name"] for entry in facts["nic"]["interfaces"]]

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -703,9 +704,18 @@ def test_addresses_come_from_the_inventory_then_from_probes_then_are_unknown() -
 def test_probes_are_told_the_peers() -> None:
     inventory, groups = cluster(hosts={"d1": {"pd_address": None, "ansible_host": "192.0.2.9"}})
     probe = plan(inventory, groups)["probe"]
-    assert probe["p1"]["peers"] == [{"address": "192.0.2.9", "ports": [20050, 29181, 50000]}]
+    assert probe["p1"]["peers"] == [{"address": "192.0.2.9", "ports": [20050, 29181, 50000], "ping": True}]
     assert probe["d1"]["model_paths"] == [MODEL]
     assert "/etc/hccn.conf" in probe["d1"]["paths"]
+
+
+@pytest.mark.parametrize(("hosts", "each"), [(2, 1), (3, 2), (4, 2), (9, 4), (64, 6)])
+def test_every_host_looks_at_all_others_and_measures_the_way_to_some(hosts: int, each: int) -> None:
+    probe = plan(*cluster(prefill=1, decode=hosts - 1))["probe"]
+    assert {len(asked["peers"]) for asked in probe.values()} == {hosts - 1}
+    measured = [peer["address"] for asked in probe.values() for peer in asked["peers"] if peer["ping"]]
+    assert len(measured) == hosts * each
+    assert set(Counter(measured).values()) == {each}  # nobody is left out, nobody gets more than others
 
 
 def test_the_model_may_be_mounted_from_further_up() -> None:
