@@ -8,18 +8,11 @@ import time
 from functools import partial
 from typing import Any, Callable, Mapping, Sequence
 
-from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import (
-    _containers,
-    _hccn,
-    _host,
-    _model,
-    _nics,
-    _npu,
-)
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import _containers
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._docker_api import SOCKET, DockerApi
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._parallel import Deadline, run_all
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._run import Runner
-from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._tree import Tree
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._tree import Tree, device_nodes
 
 SCHEMA = 1
 FACES = ("npu", "nic", "hccn", "host", "model")
@@ -64,13 +57,11 @@ def probe(faces: Sequence[str], options: Mapping[str, Any], tree: Tree | None = 
     runner = Runner(deadline)
     containers = _engine(faces, options, runner)
     owners = _containers.Owners(tree, containers.entries)
-    tasks: dict[str, Callable[[], dict[str, Any]]] = {
-        "npu": lambda: _npu.gather(tree, runner, owners),
-        "nic": lambda: _nics.gather(tree, runner, options["peers"], options.get("nic"), options.get("address")),
-        "hccn": lambda: _hccn.gather(
-            tree, runner, _chips(tree, options.get("npu_count_hint")), _pings(options), options["pings_only"]
-        ),
-        "host": lambda: _host.gather(
+    tasks: dict[str, Callable[[Any], dict[str, Any]]] = {
+        "npu": lambda npu: npu.gather(tree, runner, owners),
+        "nic": lambda nics: nics.gather(tree, runner, options["peers"], options.get("nic"), options.get("address")),
+        "hccn": lambda hccn: hccn.gather(tree, runner, _chips(tree, options), _pings(options), options["pings_only"]),
+        "host": lambda host: host.gather(
             tree,
             runner,
             containers,
@@ -79,9 +70,9 @@ def probe(faces: Sequence[str], options: Mapping[str, Any], tree: Tree | None = 
             options["disk_paths"],
             options.get("controller_epoch_s"),
         ),
-        "model": lambda: _model.gather(tree, deadline, options["model_paths"]),
+        "model": lambda model: model.gather(tree, deadline, options["model_paths"]),
     }
-    outcomes = run_all({face: tasks[face] for face in faces}, whole)
+    outcomes = run_all({face: partial(tasks[face], _module(face)) for face in faces}, whole)
     facts: dict[str, Any] = {"schema": SCHEMA}
     timing: dict[str, Any] = {"faces": {}}
     for face in faces:
@@ -91,6 +82,31 @@ def probe(faces: Sequence[str], options: Mapping[str, Any], tree: Tree | None = 
     timing["tools"] = runner.timing()
     timing["total_s"] = round(time.monotonic() - start, 3)
     return {"facts": facts, "timing": timing}
+
+
+def _module(face: str) -> Any:
+    """What gathers a face. Others than those asked for are not imported: on half of the hosts of a cluster a second
+    call only makes pings, and importing all would cost as much CPU time as these.
+    """
+    if face == "npu":
+        from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import _npu
+
+        return _npu
+    if face == "nic":
+        from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import _nics
+
+        return _nics
+    if face == "hccn":
+        from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import _hccn
+
+        return _hccn
+    if face == "host":
+        from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import _host
+
+        return _host
+    from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import _model
+
+    return _model
 
 
 def _engine(faces: Sequence[str], options: Mapping[str, Any], runner: Runner) -> _containers.Containers:
@@ -108,14 +124,14 @@ def _nothing(face: str, reason: str, options: Mapping[str, Any]) -> dict[str, An
     """A face of which nothing was learnt, in its usual shape."""
     reason = f"the probe of this face failed: {reason}"
     if face == "model":
-        return {path: _model.empty(reason) for path in options["model_paths"]}
-    empty = {"npu": _npu.empty, "nic": _nics.empty, "hccn": _hccn.empty, "host": _host.empty}[face]()
+        return {path: _module(face).empty(reason) for path in options["model_paths"]}
+    empty: dict[str, Any] = _module(face).empty()
     empty["reasons"].append(reason)
     return empty
 
 
-def _chips(tree: Tree, hint: int | None) -> list[int]:
-    return _npu.device_nodes(tree) or list(range(hint or 0))
+def _chips(tree: Tree, options: Mapping[str, Any]) -> list[int]:
+    return device_nodes(tree) or list(range(options.get("npu_count_hint") or 0))
 
 
 def _pings(options: Mapping[str, Any]) -> list[tuple[str, str]]:

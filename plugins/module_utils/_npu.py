@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
 from typing import Any
 
@@ -13,7 +12,7 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._containers
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._parallel import run_all
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._run import Ran, Runner, find_tool
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._text import format_ranges, key_values
-from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._tree import Tree
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._tree import Tree, device_nodes
 
 INSTALL_INFO = "/etc/ascend_install.info"
 INSTALL_PATH = "/usr/local/Ascend"
@@ -56,12 +55,6 @@ def gather(tree: Tree, runner: Runner, owners: Owners) -> dict[str, Any]:
             process["container"] = owners.of_process(process["pid"])
     npu["holders"] = _holders(npu["chips"], owners)
     return npu
-
-
-def device_nodes(tree: Tree) -> list[int]:
-    """Numbers n of the /dev/davinci<n> that exist: the physical ids of the chips this host (or container) may use."""
-    matches = (re.fullmatch(r"davinci([0-9]{1,4})", name) for name in tree.names("/dev"))
-    return sorted(int(match.group(1)) for match in matches if match)
 
 
 def _driver(tree: Tree, reasons: list[str]) -> dict[str, str | None]:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 # No file that a probe reads as text is larger than this, in bytes; more is cut.
@@ -72,3 +73,9 @@ class Tree:
             return os.readlink(self.path(path))
         except OSError:
             return None
+
+
+def device_nodes(tree: Tree) -> list[int]:
+    """Numbers n of the /dev/davinci<n> that exist: the physical ids of the chips this host (or container) may use."""
+    matches = (re.fullmatch(r"davinci([0-9]{1,4})", name) for name in tree.names("/dev"))
+    return sorted(int(match.group(1)) for match in matches if match)
