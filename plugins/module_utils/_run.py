@@ -19,6 +19,11 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._parallel i
 TOOL_FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/sbin", "/usr/bin", "/bin")
 
 
+# One start at a time. Python does little else meanwhile anyway, and 16 threads that wait for it in turns, call by call,
+# would take more CPU time than the starts.
+_STARTING = threading.Lock()
+
+
 class Ran(NamedTuple):
     """What a command did. `reason` is None when it ran and ended with 0."""
 
@@ -83,14 +88,15 @@ def _run(argv: list[str], timeout_s: float) -> Ran:
     if timeout_s <= 0:
         return Ran(None, "", "", "not run: the time limit of the probe had passed")
     try:
-        process = subprocess.Popen(  # pylint: disable=ansible-bad-function  # the core of the probes has no AnsibleModule
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=dict(os.environ, LC_ALL="C", LANG="C"),
-            start_new_session=True,  # so that a time-out ends the children of a wrapper script too
-        )
+        with _STARTING:
+            process = subprocess.Popen(  # pylint: disable=ansible-bad-function  # the core of the probes has no AnsibleModule
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=dict(os.environ, LC_ALL="C", LANG="C"),
+                start_new_session=True,  # so that a time-out ends the children of a wrapper script too
+            )
     except OSError as error:
         return Ran(None, "", "", f"{argv[0]}: {error.strerror or error}")
     try:
