@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .rules.context import Context
-from .rules.npu import METHODS, chip_addresses, ping_peers
+from .rules.pings import wanted
 
 
 def facts_of(result: Mapping[str, Any], pinged: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -25,19 +25,5 @@ def facts_of(result: Mapping[str, Any], pinged: Mapping[str, Any] | None = None)
 
 
 def pings(plan: Mapping[str, Any], facts: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, list[str]]]:
-    """Host to ``{hccs: [...], roce: [...]}``: one address for each of its chips, and at least one of each peer.
-
-    Chip n pings chip n of one peer, chip n + 1 chip n + 1 of the next: all chips and all peers, but not all pairs.
-    """
-    ctx = Context(plan, facts)
-    return {host: _pings(ctx, host) for host in plan["hosts"]}
-
-
-def _pings(ctx: Context, host: str) -> dict[str, list[str]]:
-    peers = ping_peers(ctx, host)
-    wanted: dict[str, list[str]] = {}
-    for method in METHODS:
-        known = [found for peer in peers.get(method, ()) if (found := chip_addresses(ctx, peer, method))]
-        chips = max(len(ctx.plan["hosts"][host].get("devices") or ()), len(known)) if known else 0
-        wanted[method] = [known[n % len(known)][n % len(known[n % len(known)])] for n in range(chips)]
-    return wanted
+    """Host to ``{hccs: [...], roce: [...]}``: addresses of chips to ping from its own chips in turn."""
+    return wanted(Context(plan, facts))

@@ -20,6 +20,7 @@ from . import (
     nic,
     npu,
     parity,
+    pings,
     ports,
     proxy,
     sparse_kv,
@@ -32,7 +33,7 @@ from .registry import RULES, Problem, Rule, Verdict, judge
 AREAS = {
     "PORT": (ports,),
     "NIC": (nic,),
-    "NPU": (npu,),
+    "NPU": (npu, pings),
     "HOST": (host,),
     "MEM": (memory,),
     "SPARSE": (sparse_kv,),

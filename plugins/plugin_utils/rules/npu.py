@@ -277,67 +277,6 @@ def install_info(ctx: Context, host: str) -> Iterator[Problem]:
         yield Problem("missing", "written by the driver's installer", "install the driver with its installer")
 
 
-#: Ways between chips of two hosts -> the field of a chip's facts that holds its address there.
-METHODS = {"hccs": "vnic", "roce": "ip"}
-
-
-def ping_peers(ctx: Context, host: str) -> dict[str, list[str]]:
-    """Way -> the hosts whose chips those of this host must reach.
-
-    Sparse offload: decode reads out of prefill's HBM over HCCS. Mooncake and instances over hosts: RoCE, both ways.
-    """
-    own = ctx.on(host)
-    hccs, roce = set[str](), set[str]()
-    for engine in own:
-        if engine.role == "decode" and connectors.SFA in engine.connectors:
-            hccs |= {other.host for other in ctx.of("prefill")}
-        roce |= {other.host for other in ctx.of_instance(engine.data["instance"])}
-        if engine.uses_mooncake:
-            roce |= {other.host for role in ("prefill", "decode") if role != engine.role for other in ctx.of(role)}
-    return {"hccs": sorted(hccs - {host}), "roce": sorted(roce - {host})}
-
-
-def chip_addresses(ctx: Context, host: str, method: str) -> list[str]:
-    """Addresses of the host's planned chips on one of the ways between hosts, as far as they are known."""
-    try:
-        return [str(found) for found in chip_values(ctx, host, METHODS[method]).values() if found]
-    except Missing:
-        return []
-
-
-@rule("PD-NPU-011", ERROR, "chips cannot ping their peers", per="host", source="hccn_tool -hccs_ping, -ping")
-def pings(ctx: Context, host: str) -> Iterator[Problem]:
-    """A chip of this host got no answer from a peer's chip over HCCS or RoCE, though IP may work between the hosts.
-
-    Each chip pings one chip of another host that its engine must reach; with more hosts than chips each host is pinged
-    once.
-    """
-    peers = ping_peers(ctx, host)
-    if not any(peers.values()):
-        return
-    made = ctx.fact(host, "hccn.pings")
-    lost = [ping for ping in made if ping.get("ok") is False]
-    for method in METHODS:
-        own = [ping for ping in lost if ping["method"] == method]
-        if own:
-            addresses = [str(ping["address"]) for ping in own]
-            rest = f" and {len(own) - 2} more" if len(own) > 2 else ""
-            yield Problem(
-                f"no {method.upper()} answer to chips {format_ranges([ping['phy_id'] for ping in own])} from "
-                f"{', '.join(addresses[:2])}{rest}: {own[0].get('reason')}",
-                "an answer",
-                "check that both hosts are in one SuperPod" if method == "hccs" else "check switch, VLAN and gateway",
-                severity=None if method == "hccs" or needs_roce(ctx, host) else WARNING,
-            )
-    if lost:
-        return
-    answered = {ping["address"] for ping in made if ping.get("ok")}
-    for method, hosts in peers.items():
-        for peer in hosts:
-            if not answered.intersection(chip_addresses(ctx, peer, method)):
-                raise Missing(f"chips of {peer} were not pinged over {method.upper()}")
-
-
 @rule(
     "PD-NPU-012",
     WARNING,

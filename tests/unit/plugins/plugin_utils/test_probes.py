@@ -4,8 +4,12 @@
 
 from __future__ import annotations
 
+import pytest
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import probes, rules
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.rules.pings import askers, spread
 from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.clusters import cluster
+from hypothesis import given
+from hypothesis import strategies as st
 
 
 def test_a_host_that_gave_no_facts_keeps_the_reason() -> None:
@@ -35,30 +39,80 @@ def test_decode_pings_each_chip_of_prefill_over_hccs() -> None:
 
 def test_chips_are_shared_out_over_several_peers() -> None:
     plan, facts = cluster("sparse_2p")
-    wanted = probes.pings(plan, facts)["d1"]["hccs"]
-    assert len(wanted) == 16
-    for peer in ("p1", "p2"):
-        assert len({chip["vnic"] for chip in facts[peer]["hccn"]["chips"]}.intersection(wanted)) == 8
+    wanted = probes.pings(plan, facts)
+    pinged = [address for host in wanted for address in wanted[host]["hccs"]]
+    assert {host for host in wanted if wanted[host]["hccs"]} == {"d1"}
+    for peer in ("p1", "p2"):  # one who asks reaches all chips of both: each of its own asks twice
+        assert {chip["vnic"] for chip in facts[peer]["hccn"]["chips"]} <= set(pinged)
 
 
 def test_mooncake_and_instances_over_hosts_ping_over_roce() -> None:
     plan, facts = cluster("data_parallel")
     addresses = {host: {chip["ip"] for chip in seen["hccn"]["chips"]} for host, seen in facts.items()}
-    wanted = probes.pings(plan, facts)["d1"]
-    assert wanted["hccs"] == []
-    assert addresses["p1"].intersection(wanted["roce"]) and addresses["d2"].intersection(wanted["roce"])
-    assert not addresses["d1"].intersection(wanted["roce"])
+    wanted = probes.pings(plan, facts)
+    assert not any(of["hccs"] for of in wanted.values())
+    asking = {host for host in wanted if wanted[host]["roce"]}
+    pinged = {host for host in facts for of in wanted.values() if addresses[host].intersection(of["roce"])}
+    assert asking | pinged == set(facts)
+    assert not asking & pinged  # a ping tells both directions
 
 
 def test_a_ping_that_was_not_made_is_a_check_that_was_not_made() -> None:
     plan, facts = cluster("sparse")
-    facts["d1"]["hccn"]["pings"] = []
+    facts["d1"]["hccn"]["pings"] = facts["p1"]["hccn"]["pings"] = []
     found = [finding for finding in rules.judge(plan, facts).findings if finding.rule == "PD-NPU-011"]
-    assert [(finding.severity, finding.host) for finding in found] == [("not checked", "d1")]
-    assert "chips of p1 were not pinged over HCCS" in found[0].found
+    assert {(finding.severity, finding.host) for finding in found} == {("not checked", "d1"), ("not checked", "p1")}
+    assert all("did not ping each other over HCCS" in finding.found for finding in found)
 
 
 def test_peers_whose_addresses_are_not_known_are_not_pinged() -> None:
     plan, facts = cluster("sparse")
     facts["p1"] = {"unreachable": "timed out"}
     assert probes.pings(plan, facts)["d1"] == {"hccs": [], "roce": []}
+
+
+def near(*edges: str) -> dict[str, list[str]]:
+    """`ab` for two hosts that must reach each other."""
+    hosts = sorted({host for edge in edges for host in edge})
+    return {host: sorted({other for edge in edges for other in edge if host in edge} - {host}) for host in hosts}
+
+
+def complete(hosts: str) -> dict[str, list[str]]:
+    return {host: [other for other in hosts if other != host] for host in hosts}
+
+
+@pytest.mark.parametrize(
+    ("graph", "asking", "most"),
+    [
+        (near("ab"), "", 1),
+        (near("ab", "ac", "ad"), "", 3),  # one prefill, three decode
+        (near("ab", "bc", "cd"), "", 2),
+        (complete("abcdefgh"), "", 4),
+        (complete("abcde"), "", 3),
+        ({host: list("efgh") if host in "abcd" else list("abcd") for host in "abcdefgh"}, "bdfh", 4),
+    ],
+)
+def test_half_of_the_hosts_ask_and_everybody_takes_part(graph: dict[str, list[str]], asking: str, most: int) -> None:
+    chosen = askers(graph, asking)
+    assert len(chosen) <= most
+    for host, peers in graph.items():
+        assert any((peer in chosen) != (host in chosen) for peer in peers)
+    assert not asking or chosen <= set(asking)  # nobody is asked to begin besides
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=30), st.sets(st.integers(0, 9)))
+def test_whatever_the_cluster_everybody_takes_part(pairs: list[tuple[int, int]], asking: set[int]) -> None:
+    graph = near(*(f"{one}{other}" for one, other in pairs if one != other))
+    chosen = askers(graph, {str(host) for host in asking})
+    for host, peers in graph.items():
+        assert any((peer in chosen) != (host in chosen) for peer in peers)
+
+
+@pytest.mark.parametrize(("targets", "who"), [(1, 1), (2, 1), (4, 4), (5, 2), (16, 16), (20, 3)])
+def test_every_chip_asks_and_every_chip_is_reached(targets: int, who: int) -> None:
+    known = [[f"{target}.{chip}" for chip in range(16)] for target in range(targets)]
+    lists = [spread(known, place, 16, who) for place in range(who)]
+    assert {address for found in lists for address in found} == {address for own in known for address in own}
+    for found in lists:
+        for at, address in enumerate(found):  # the probe goes round: chip n pings chip n
+            assert address.endswith(f".{at % 16}")
