@@ -38,6 +38,7 @@ class ActionModule(ActionBase):
         _unused, arguments = self.validate_argument_spec(
             argument_spec={
                 "facts": {"type": "dict", "default": {}},
+                "draft": {"type": "bool", "default": False},
                 "show": {"type": "str", "choices": ["nothing", "findings", "plan"], "default": "nothing"},
                 "explain": {"type": "str", "default": ""},
                 "report_dir": {"type": "str", "default": ""},
@@ -47,6 +48,8 @@ class ActionModule(ActionBase):
         facts = _plain(arguments["facts"])
         groups = _plain(task_vars["groups"])
         made = plan(_inventory(task_vars["hostvars"], groups), groups, facts)
+        if arguments["draft"]:
+            return result | {"changed": False, "plan": made}
         made["findings"] += [
             finding.as_dict() for finding in (*_out_of_sight(task_vars), *_missing_archive(made["settings"]))
         ]
@@ -55,6 +58,7 @@ class ActionModule(ActionBase):
         result |= {
             "changed": False,
             "findings": [finding.as_dict() for finding in findings],
+            "errors": sorted({finding.rule for finding in findings if finding.stops}),
             "conclusion": report.conclusion(findings),
         }
         # What is shown is shown as it is: callbacks would escape the lines that people copy.

@@ -25,6 +25,11 @@ options:
       - Without facts only the inventory speaks.
     type: dict
     default: {}
+  draft:
+    description:
+      - Only make the plan, which says what each host is to be asked; apply no rule, and return RV(plan) alone.
+    type: bool
+    default: false
   show:
     description:
       - What to print to the terminal as it is, ready to be copied.
@@ -81,7 +86,7 @@ plan:
   type: dict
 findings:
   description: What the planner and the rules found.
-  returned: always
+  returned: unless O(draft)
   type: list
   elements: dict
   sample:
@@ -92,9 +97,15 @@ findings:
       right: pd_model_path
       mend: write pd_model_path
       source: ""
+errors:
+  description: Ids of the rules that stop a deployment, as their errors are not waived.
+  returned: unless O(draft)
+  type: list
+  elements: str
+  sample: [unknown-variable]
 conclusion:
   description: The findings in one sentence.
-  returned: always
+  returned: unless O(draft)
   type: str
   sample: "Ready to launch, with 2 warnings."
 report:
@@ -104,6 +115,6 @@ report:
   sample: /srv/cluster/reports/preflight.html
 text:
   description: The plan for people, with the equivalent C(docker run) and C(vllm serve) commands.
-  returned: unless O(show=plan)
+  returned: unless O(draft) or O(show=plan)
   type: str
 """

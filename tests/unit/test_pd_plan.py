@@ -70,8 +70,12 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         facts: {{d1: {{npu: {{npu_smi_path: /usr/local/sbin/npu-smi}}}}, x1: {{unreachable: gone}}}}
       run_once: true
       register: planned
+    - vllm_ascend.pd_serving.pd_plan:
+        draft: true
+      run_once: true
+      register: draft
     - ansible.builtin.copy:
-        content: "{{{{ planned | to_json }}}}"
+        content: "{{{{ planned | combine({{'draft': draft}}) | to_json }}}}"
         dest: {folder}/result.json
         mode: "0600"
       delegate_to: localhost
@@ -117,6 +121,52 @@ def test_nothing_changes_and_rules_have_judged(planned: dict[str, Any]) -> None:
     assert planned["changed"] is False
     assert [finding["rule"] for finding in planned["findings"] if finding["rule"].startswith("PD-")]
     assert planned["text"].startswith("Profile sparse_kv_offload")
+
+
+def test_what_stops_a_run_is_told_by_its_rules(planned: dict[str, Any]) -> None:
+    stopping = [one["rule"] for one in planned["findings"] if one["severity"] == "error" and not one["waived"]]
+    assert stopping
+    assert planned["errors"] == sorted(set(stopping))
+
+
+def test_a_draft_is_the_plan_alone(planned: dict[str, Any]) -> None:
+    assert set(planned["draft"]["plan"]["probe"]) == {"p1", "d1"}
+    assert not {"findings", "errors", "text", "conclusion"} & set(planned["draft"])
+
+
+TWO_PLAYS = """---
+- hosts: p1
+  gather_facts: false
+  tasks: &tasks
+    - ansible.builtin.import_role:
+        name: vllm_ascend.pd_serving.plan
+        tasks_from: make
+      vars:
+        plan_report_dir: ""
+        plan_show: nothing
+- hosts: p1:d1
+  gather_facts: false
+  tasks: *tasks
+- hosts: d1
+  gather_facts: false
+  tasks:
+    - ansible.builtin.assert:
+        that: plan_result.plan.hosts | length == 2
+"""
+
+
+def test_a_later_play_takes_the_plan_of_an_earlier_one(tmp_path: Path) -> None:
+    """No host is probed twice, and hosts that join later have the plan too. Both hosts are this machine."""
+    playbook = tmp_path / "play.yml"
+    playbook.write_text(TWO_PLAYS, encoding="utf-8")
+    local = "ansible_connection: local, ansible_python_interpreter: '{{ ansible_playbook_python }}', pd_address:"
+    inventory = INVENTORY
+    for number in (1, 2):
+        inventory = inventory.replace(f"ansible_host: 192.0.2.{number}", f"{local} 127.0.0.{number}")
+    run = run_playbook(tmp_path, playbook, inventory)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert run.stdout.count("Probe this host]") == 1
+    assert run.stdout.count("=> (item=d1)") == 1
 
 
 def test_playbook_plan_prints_and_contacts_no_host(tmp_path: Path) -> None:
