@@ -16,6 +16,8 @@ from .registry import Problem, rule
 #: Ways between chips of two hosts -> the field of a chip's facts that holds its address there. RoCE first: it says
 #: which hosts of an instance ping, and over HCCS the same ones can.
 METHODS = {"roce": "ip", "hccs": "vnic"}
+#: Hosts that one host pings over one way: its chips ping them in turn, and a ping takes some tenths of a second.
+MOST = 4
 
 
 def neighbours(ctx: Context, host: str, method: str) -> list[str]:
@@ -51,61 +53,46 @@ def addresses(ctx: Context, host: str, method: str) -> list[str]:
 def wanted(ctx: Context) -> dict[str, dict[str, list[str]]]:
     """Host to ``{hccs: [...], roce: [...]}``: addresses to ping from its chips in turn.
 
-    Every chip of a host that pings is used, and every chip of those that are pinged is reached, as far as the hosts
-    that ping suffice; so each chip takes part, but not each pair of chips.
+    A host that pings another pings chip n from chip n, so every chip of both takes part, but not each pair of chips.
     """
     pings: dict[str, dict[str, list[str]]] = {host: {method: [] for method in METHODS} for host in ctx.hosts}
     asking: set[str] = set()
     for method in METHODS:
         known = {host: own for host in ctx.hosts if (own := addresses(ctx, host, method))}
         near = {host: [one for one in neighbours(ctx, host, method) if one in known] for host in known}
-        mine = askers(near, asking)
-        asking |= mine
-        for place, host in enumerate(host for host in ctx.hosts if host in mine):
-            targets = [known[peer] for peer in near[host] if peer not in mine]
-            pings[host][method] = spread(targets, place, len(known[host]), len(mine))
+        chosen = askers(near, asking)
+        asking |= set(chosen)
+        for host, peers in chosen.items():
+            chips = len(known[host])
+            pings[host][method] = [known[peer][n % len(known[peer])] for peer in peers for n in range(chips)]
     return pings
 
 
-def askers(near: Mapping[str, Sequence[str]], asking: Collection[str] = ()) -> set[str]:
-    """Hosts that ping, so that every host with a neighbour pings one or is pinged by one; of `asking` where possible.
-
-    Hosts are paired, and one of each pair pings.
+def askers(near: Mapping[str, Sequence[str]], asking: Collection[str] = ()) -> dict[str, list[str]]:
+    """Who pings whom, so that every host with a neighbour pings one or is pinged by one. Each host that pings is a
+    step more, so these are few, and of `asking` where they can be: those ping already over another way.
     """
-    chosen, paired = set[str](), set[str]()
-    for host, peers in near.items():
-        if host in paired:
-            continue
-        free = [peer for peer in peers if peer not in paired]
-        if free:
-            # One of the two pings already over another way, and the other does not: no host more.
-            partner = next((peer for peer in free if (peer in asking) != (host in asking)), free[0])
-            chosen.add(host if host in asking and partner not in asking else partner)
-            paired |= {host, partner}
-        elif any(peer not in chosen for peer in peers):  # left over, among hosts that are all paired
-            chosen.add(host)
+    chosen: dict[str, list[str]] = {}
+    left = {host: None for host, peers in near.items() if peers}  # a set that keeps the order of the inventory
+    while left:
+        may = {host: MOST - len(chosen.get(host, ())) for host in near}
+        free = {host: [peer for peer in peers if peer in left][: may[host]] for host, peers in near.items()}
+        host = max(free, key=lambda one: (len(free[one]), one in asking, one in left))
+        if not free[host]:  # who is left has neighbours that all take part already
+            host = next(iter(left))
+            free[host] = [near[host][0]]
+        chosen[host] = chosen.get(host, []) + free[host]
+        for done in (host, *free[host]):
+            left.pop(done, None)
     return chosen
-
-
-def spread(targets: list[list[str]], place: int, chips: int, who: int) -> list[str]:
-    """Chip n pings chip n of a target, the next chip the next target; the next asker begins one target further."""
-    if not targets:
-        return []
-    rounds = -(-len(targets) // who)  # few who ask must ask more
-    return [
-        own[chip % len(own)]
-        for turn in range(rounds)
-        for chip in range(chips)
-        for own in [targets[(chip + place * rounds + turn) % len(targets)]]
-    ]
 
 
 @rule("PD-NPU-011", ERROR, "chips cannot ping their peers", per="host", source="hccn_tool -hccs_ping, -ping")
 def pings(ctx: Context, host: str) -> Iterator[Problem]:
     """A chip of this host got no answer from a peer's chip over HCCS or RoCE, though IP may work between the hosts.
 
-    Half of the hosts ping the others that their engines must reach, each chip another chip, so that every chip takes
-    part in a ping.
+    Some hosts ping up to four others each that their engines must reach, chip by chip, so that every chip of the
+    cluster takes part in a ping.
     """
     near = {method: found for method in METHODS if (found := neighbours(ctx, host, method))}
     if not near:
