@@ -147,11 +147,11 @@ def describe_container(inspected: dict[str, Any]) -> dict[str, Any]:
         "network_mode": host_config.get("NetworkMode"),
         "labels": config.get("Labels") or {},
         "devices": devices,
-        "chips": chips_of(devices, config.get("Env") or []),
+        "chips": chips_of(devices, config.get("Env") or [], bool(host_config.get("Privileged"))),
     }
 
 
-def chips_of(devices: list[str], env: list[str]) -> list[int]:
+def chips_of(devices: list[str], env: list[str], privileged: bool = False) -> list[int]:
     """Physical ids of the NPUs that a container was given: as devices, or by the variables that choose among them.
 
     ASCEND_VISIBLE_DEVICES is read by the Ascend runtime of Docker, ASCEND_RT_VISIBLE_DEVICES by CANN. In a privileged
@@ -162,9 +162,10 @@ def chips_of(devices: list[str], env: list[str]) -> list[int]:
         int(match.group(1)) for match in (re.fullmatch(r"/dev/davinci([0-9]{1,4})", d) for d in devices) if match
     }
     if not numbers:
+        names = ("ASCEND_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES") if privileged else ("ASCEND_VISIBLE_DEVICES",)
         for entry in env:
             name, _mark, value = entry.partition("=")
-            if name in ("ASCEND_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"):
+            if name in names:
                 for low, high in parse_ranges(value):
                     numbers.update(range(low, min(high, low + 63) + 1))
     return sorted(numbers)

@@ -174,9 +174,19 @@ def pinned_kv_cache_bytes(inp: SizingInput) -> int:
     """
     blocks, device, host = blocks_needed(inp), device_page_bytes(inp), host_page_bytes(inp)
     value = blocks * device
-    if inp.offloads and not inp.keep_device_kv_cache:
-        while int(value + gate_needed_bytes(host, device, value)) // (host + device) < blocks:
-            value += 1
+    if not inp.offloads or inp.keep_device_kv_cache:
+        return value
+
+    def enough(size: int) -> bool:
+        return int(size + gate_needed_bytes(host, device, size)) // (host + device) >= blocks
+
+    # Doubled steps and then halves: of absurd sizes upstream's floating point numbers do not move by single bytes.
+    low, step = value, 1
+    while not enough(value):
+        low, value, step = value, value + step, 2 * step
+    while value - low > 1:
+        middle = (low + value) // 2
+        low, value = (low, middle) if enough(middle) else (middle, value)
     return value
 
 

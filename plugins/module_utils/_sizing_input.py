@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ._sizing_gate import GATE_AVAILABLE, GIB
-from ._sizing_model import effective_indexer_types, expert_weight_share, longest_length, text_config
+from ._sizing_model import effective_indexer_types, expert_weight_share, longest_length, number, text_config
 
 BF16_BYTES = 2
 
@@ -110,7 +110,7 @@ class SizingInput:
         """
         text = text_config(config)
         values: dict[str, Any] = {
-            name: int(text.get(name) or 0)
+            name: number(text, name)
             for name in (
                 "num_hidden_layers",
                 "kv_lora_rank",
@@ -120,17 +120,19 @@ class SizingInput:
                 "hidden_size",
             )
         }
-        heads = int(text.get("num_attention_heads") or 0)
-        values["num_key_value_heads"] = int(text.get("num_key_value_heads") or heads)
-        values["head_dim"] = int(text.get("head_dim") or (values["hidden_size"] // heads if heads else 0))
+        heads = number(text, "num_attention_heads")
+        values["num_key_value_heads"] = number(text, "num_key_value_heads", heads)
+        values["head_dim"] = number(text, "head_dim", values["hidden_size"] // heads if heads > 0 else 0)
         values["compressed"] = "compress_ratios" in text
         values["max_model_len"] = longest_length(text) or 0
         values["indexer_types"] = effective_indexer_types(text)
         values["expert_weight_share"] = expert_weight_share(text)
-        if text.get("num_nextn_predict_layers") and int(overrides.get("num_speculative_tokens") or 0) > 0:
+        if number(text, "num_nextn_predict_layers") and int(overrides.get("num_speculative_tokens") or 0) > 0:
             values["mtp_layers"] = 1
         layer_types = text.get("layer_types")
-        if layer_types:  # hybrid models: only full-attention layers keep KV that grows with the context
+        if layer_types and isinstance(
+            layer_types, list
+        ):  # hybrid models: only full-attention layers keep KV that grows with the context
             values["num_hidden_layers"] = sum(1 for kind in layer_types if kind == "full_attention") or len(layer_types)
         known = {field.name for field in fields(cls)}
         unknown = sorted(set(overrides) - known)

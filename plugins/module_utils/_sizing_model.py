@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,19 +18,29 @@ def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return config
 
 
+def number(text: Mapping[str, Any], name: str, otherwise: int = 0) -> int:
+    """A whole number of ``config.json``; `otherwise` where it has none above 0: a broken file is no crash."""
+    value = text.get(name)
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value):
+        value = int(value)
+    return int(value) if isinstance(value, (int, float)) and 0 < value < 2**31 else otherwise
+
+
 def longest_length(text: Mapping[str, Any]) -> int | None:
     """The length that vLLM gives a model whose ``max-model-len`` is not stated (vllm/config/model.py
     ``_get_and_verify_max_len``), and beyond which it refuses a stated one; ``None``: config.json does not say.
     """
-    length = text.get("max_position_embeddings")
+    length = number(text, "max_position_embeddings")
     scaling = text.get("rope_scaling") or text.get("rope_parameters") or {}
     if not length or not isinstance(scaling, Mapping):
-        return int(length) if length else None
+        return length or None
     kind = scaling.get("rope_type") or scaling.get("type")
-    if kind == "yarn" and scaling.get("original_max_position_embeddings"):
-        length = scaling["original_max_position_embeddings"]
-    factor = scaling.get("factor") or 1
-    return int(length * (1 if kind in ("su", "longrope", "llama3") else factor))
+    if kind == "yarn":
+        length = number(scaling, "original_max_position_embeddings", length)
+    factor = scaling.get("factor")
+    if kind in ("su", "longrope", "llama3") or not isinstance(factor, (int, float)) or not 0 < factor < 1e6:
+        return length
+    return int(length * factor)
 
 
 def effective_indexer_types(text: Mapping[str, Any]) -> tuple[str, ...] | None:
@@ -38,11 +49,12 @@ def effective_indexer_types(text: Mapping[str, Any]) -> tuple[str, ...] | None:
     patch/worker/patch_deepseek_v2.py builds no indexer only where top-k is skipped AND the checkpoint says "shared".
     """
     types = text.get("indexer_types")
-    if not types:
+    if not types or not isinstance(types, (list, tuple)):
         return None
-    frequency = int(text.get("index_topk_freq") or 1)
-    offset = int(text.get("index_skip_topk_offset", 2))
+    frequency = number(text, "index_topk_freq", 1)
+    offset = number(text, "index_skip_topk_offset") if "index_skip_topk_offset" in text else 2
     pattern = text.get("index_topk_pattern")
+    pattern = pattern if isinstance(pattern, (str, list)) else None
     result: list[str] = []
     for layer, kind in enumerate(types):
         if pattern is None:
@@ -55,25 +67,25 @@ def effective_indexer_types(text: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 def expert_weight_share(text: Mapping[str, Any]) -> float:
     """Part of all parameters that routed experts are, from the shapes in ``config.json``; 0 for a dense model."""
-    experts = int(text.get("n_routed_experts") or text.get("num_experts") or 0)
-    hidden = int(text.get("hidden_size") or 0)
-    layers = int(text.get("num_hidden_layers") or 0)
+    experts = number(text, "n_routed_experts") or number(text, "num_experts")
+    hidden = number(text, "hidden_size")
+    layers = number(text, "num_hidden_layers")
     if not (experts and hidden and layers):
         return 0.0
-    per_expert = 3 * hidden * int(text.get("moe_intermediate_size") or 0)
-    dense_layers = int(text.get("first_k_dense_replace") or 0)
+    per_expert = 3 * hidden * number(text, "moe_intermediate_size")
+    dense_layers = number(text, "first_k_dense_replace")
     routed = experts * per_expert * (layers - dense_layers)
-    shared = int(text.get("n_shared_experts") or 0) * per_expert * (layers - dense_layers)
-    dense = dense_layers * 3 * hidden * int(text.get("intermediate_size") or 0)
-    heads = int(text.get("num_attention_heads") or 0)
-    if text.get("kv_lora_rank"):
-        q_rank, kv_rank = int(text.get("q_lora_rank") or hidden), int(text["kv_lora_rank"])
-        nope, rope, value = (int(text.get(k) or 0) for k in ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"))
+    shared = number(text, "n_shared_experts") * per_expert * (layers - dense_layers)
+    dense = dense_layers * 3 * hidden * number(text, "intermediate_size")
+    heads = number(text, "num_attention_heads")
+    if number(text, "kv_lora_rank"):
+        q_rank, kv_rank = number(text, "q_lora_rank", hidden), number(text, "kv_lora_rank")
+        nope, rope, value = (number(text, k) for k in ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"))
         attention = hidden * (q_rank + kv_rank + rope) + heads * (
             q_rank * (nope + rope) + kv_rank * (nope + value) + value * hidden
         )
     else:
-        head_dim = int(text.get("head_dim") or hidden // max(heads, 1))
-        attention = 2 * hidden * head_dim * (heads + int(text.get("num_key_value_heads") or heads))
-    total = routed + shared + dense + layers * attention + 2 * hidden * int(text.get("vocab_size") or 0)
-    return routed / total
+        head_dim = number(text, "head_dim", hidden // max(heads, 1))
+        attention = 2 * hidden * head_dim * (heads + number(text, "num_key_value_heads", heads))
+    total = routed + shared + dense + layers * attention + 2 * hidden * number(text, "vocab_size")
+    return routed / total if 0 < routed <= total else 0.0

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from ...module_utils._sizing_gate import GIB
 from ...module_utils._sizing_input import HOST_RESERVE_BYTES
 from ..findings import ERROR, INFO, WARNING
+from ..sizes import whole
 from .context import Context, Engine, Missing
 from .registry import REPORT, Problem, rule
 
@@ -100,6 +101,13 @@ def chip_memory(ctx: Context, engine: Engine) -> Iterator[Problem]:
             f"max-num-seqs {most}" if most else "a shorter max-model-len",
             "lower max-num-seqs or max-model-len",
             severity=severity,
+        )
+    elif (pinned := whole(engine.args.get("kv-cache-memory-bytes"))) and pinned > budget.kv_available_bytes:
+        yield Problem(
+            f"kv-cache-memory-bytes {gib(pinned)}, about {gib(budget.kv_available_bytes)} are left per chip",
+            f"at most {gib(budget.kv_available_bytes)}",
+            "lower pd_kv_cache_memory_bytes, or set it to auto",
+            severity=WARNING,
         )
 
 

@@ -50,8 +50,10 @@ def overlap(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
 
 def same_address(a: Any, b: Any) -> bool:
     """Whether two sockets of the same port clash: one of them binds everything, or both the same address."""
-    wildcard = (None, "", "0.0.0.0", "::", "*")
-    return a in wildcard or b in wildcard or a == b
+    wildcard = (None, "", "::", "*")  # what listens on :: takes IPv4 too, as the kernel has it by default
+    if a in wildcard or b in wildcard or a == b:
+        return True
+    return "0.0.0.0" in (a, b) and ":" not in str(a) + str(b)
 
 
 def span(port: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from ...module_utils._sizing_gate import DEFAULT_TOPK_BUFFER_SIZE, GATE_PLANNED,
 from ...module_utils._text import mask_credentials
 from .. import connectors
 from ..findings import ERROR, INFO, WARNING
+from ..sizes import whole
 from .context import Context, Engine, Missing, known
 from .keys import unknown_keys
 from .registry import Problem, rule
@@ -87,7 +88,7 @@ def buffer_whole_blocks(ctx: Context, engine: Engine) -> Iterator[Problem]:
     if not engine.offloads:
         return
     value, block = topk_buffer(engine), engine.block_size
-    if value > 0 and value % block:
+    if value > 0 and block > 0 and value % block:
         right = -(-value // block) * block
         yield Problem(
             f"topk_buffer_size {value}, block-size {block}", str(right), size_by(ctx, engine, "topk_buffer_size")
@@ -254,6 +255,13 @@ def pool_holds_workload(ctx: Context, engine: Engine) -> Iterator[Problem]:
             f"dram_size_per_dp_GB {dram}, need {(sizing.host_need_bytes + sizing.align_bytes) / GIB:.3f} GiB",
             str(need),
             size_by(ctx, engine, "dram_size_per_dp_GB") + ", or lower max-num-seqs",
+        )
+    pinned, least = whole(engine.args.get("kv-cache-memory-bytes")), sizing.recommended.kv_cache_memory_bytes
+    if pinned is not None and least is not None and pinned < least:
+        yield Problem(
+            f"kv-cache-memory-bytes {pinned}, need {least}",
+            str(least),
+            "set pd_kv_cache_memory_bytes to auto, or lower max-num-seqs",
         )
 
 

@@ -188,6 +188,9 @@ def test_an_absent_engine_is_data() -> None:
 @pytest.mark.parametrize(
     ("devices", "env", "chips"),
     [
+        # Under the Ascend runtime CANN's variable counts from 0 inside the container.
+        ([], ["ASCEND_VISIBLE_DEVICES=8-9", "ASCEND_RT_VISIBLE_DEVICES=0,1"], [8, 9]),
+        ([], ["ASCEND_RT_VISIBLE_DEVICES=0,1"], []),
         (["/dev/davinci0", "/dev/davinci15", "/dev/davinci_manager"], [], [0, 15]),
         (["/dev/davinci2"], ["ASCEND_RT_VISIBLE_DEVICES=0"], [2]),  # renumbered inside
         ([], ["ASCEND_VISIBLE_DEVICES=0-2,5"], [0, 1, 2, 5]),
@@ -197,6 +200,10 @@ def test_an_absent_engine_is_data() -> None:
 )
 def test_chips_of_a_container(devices: list[str], env: list[str], chips: list[int]) -> None:
     assert _containers.chips_of(devices, env) == chips
+
+
+def test_a_privileged_container_names_physical_chips() -> None:
+    assert _containers.chips_of([], ["ASCEND_RT_VISIBLE_DEVICES=0,1"], privileged=True) == [0, 1]
 
 
 def frame(stream: int, text: bytes) -> bytes:

@@ -375,3 +375,38 @@ def test_most_sequences_is_a_boundary(inp: SizingInput, host_gib: int, weights: 
     most = size(inp).recommended.max_num_seqs
     assert most == 0 or fits(most)
     assert most == 1024 or not fits(most + 1)
+
+
+# ---- odd input ----
+
+ODD = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4) | st.lists(st.integers(), max_size=2)
+)
+NAMES = sorted({*model("DeepSeek-V3.2-W8A8"), "layer_types", "indexer_types", "index_topk_pattern", "rope_scaling"})
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), ODD | st.fixed_dictionaries({"type": st.just("yarn"), "factor": ODD})))
+@settings(max_examples=300)
+def test_whatever_stands_in_config_json_is_no_crash(odd: dict[str, object]) -> None:
+    size(SizingInput.from_model({**model("DeepSeek-V3.2-W8A8"), **odd}, max_num_seqs=4, sparse_kv_offload=True))
+
+
+def test_absurd_sizes_end() -> None:
+    """Here upstream's floating point numbers do not move by single bytes any more."""
+    for name in ("DeepSeek-V3.2-W8A8", "GLM-5.2-W8A8"):
+        inp = decode(name, max_num_seqs=10**18)
+        pinned = _sizing.pinned_kv_cache_bytes(inp)
+        assert pinned >= _sizing.blocks_needed(inp) * _sizing.device_page_bytes(inp)
+
+
+@given(st.integers(1, 300), st.integers(2, 2000))
+def test_the_pinned_size_is_the_least(seqs: int, blocks: int) -> None:
+    inp = decode("GLM-5.2-W8A8", max_num_seqs=seqs, max_model_len=128 * blocks)
+    need, host, device = _sizing.blocks_needed(inp), _sizing.host_page_bytes(inp), _sizing.device_page_bytes(inp)
+
+    def made(value: int) -> int:
+        return int(value + _sizing.gate_needed_bytes(host, device, value)) // (host + device)
+
+    pinned = _sizing.pinned_kv_cache_bytes(inp)
+    assert made(pinned) >= need
+    assert pinned == need * device or made(pinned - 1) < need

@@ -952,7 +952,13 @@ MORE: dict[str, tuple[Example, ...]] = {
     "PD-NPU-007": (
         Example("data_parallel", fact("d1", "hccn/chips/0/net_health", "Fault"), "d1", "Fault", severity="error"),
     ),
-    "PD-MEM-002": (Example("sparse", arg("decode", "max-num-seqs", 8), "d1", "15.6 GiB", "max-num-seqs", "warning"),),
+    "PD-MEM-002": (
+        Example("sparse", arg("decode", "max-num-seqs", 8), "d1", "15.6 GiB", "max-num-seqs", "warning"),
+        Example("sparse", arg("decode", "kv-cache-memory-bytes", 30 * GIB), "d1", "30.0 GiB", "at most", "warning"),
+    ),
+    "PD-SPARSE-011": (
+        Example("sparse", arg("decode", "kv-cache-memory-bytes", 8388542463), "d1", "8388542463", "8388542464"),
+    ),
     "PD-SPARSE-007": (
         Example("sparse", sparse("decode", "enabled", False), "d1", "without sparse_kv_offload_config.enabled"),
     ),
