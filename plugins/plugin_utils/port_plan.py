@@ -13,6 +13,7 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.cluster imp
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.findings import INFO
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.memcache import MetaAddress
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.ports import (
+    HCCL,
     HCCL_SPAN,
     HCCL_STEP,
     KV_CONTROL,
@@ -109,15 +110,17 @@ class _Allocation:
             )
         self.book.note(PortRange(host, first, min(last, LAST_PORT), owner, purpose, bind, fixed))
 
-    def _room(self, variable: str, default: int, spans: Sequence[tuple[str, int, int]], kind: str, role: str) -> int:
+    def _room(
+        self, variable: str, default: int, spans: Sequence[tuple[str, int, int]], kind: str, role: str, step: int = 1
+    ) -> int:
         """The default, or the next free base; told unless it is the role's own further engines that count up."""
-        base = self.book.find(default, spans)
+        base = self.book.find(default, spans, step)
         if base == default:
             return base
         for host, offset, length in spans:
             first = default + offset
             for entry in self.book.on(host):
-                own = entry.owner.startswith(role) and entry.purpose.startswith(kind)
+                own = entry.purpose.startswith(kind) and (kind == HCCL or entry.owner.startswith(role))
                 if own or first > entry.last or entry.first > first + length - 1 or (host, variable) in self.moved:
                     continue
                 self.moved.add((host, variable))
@@ -303,9 +306,10 @@ class _Allocation:
                 if not self.hosts[host].chips:
                     continue
                 base = self.settings.of_host(host, "pd_hccl_if_base_port")
-                port = self.book.find(base, [(host, 0, HCCL_SPAN)], HCCL_STEP)
+                spans = [(host, 0, HCCL_SPAN)]
+                port = self._room("pd_hccl_if_base_port", base, spans, HCCL, engine.role, HCCL_STEP)
                 self.plan.hccl[engine.name] = port
-                self._note(host, port, port + HCCL_SPAN - 1, engine.name, "HCCL", self.hosts[host].address)
+                self._note(host, port, port + HCCL_SPAN - 1, engine.name, HCCL, self.hosts[host].address)
 
 
 def _share(engine: Engine, instance: Instance) -> tuple[int, int]:

@@ -17,6 +17,7 @@ HCCL_SPAN = 32
 HCCL_STEP = 100
 
 # What the port table calls them. Rules and tests tell ports apart by it.
+HCCL = "HCCL"
 KV_CONTROL = "KV transfer control"
 KV_NUMBER = f"{KV_CONTROL} (its number only, not bound)"  # where ranks only tell each other apart by it
 OFFLOAD_STORE = "MemFabric store of the offload pool"

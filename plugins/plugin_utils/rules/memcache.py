@@ -249,11 +249,11 @@ def shared_memory(ctx: Context, host: str) -> Iterator[Problem]:
     pages = ctx.fact(host, "host.memory.hugepages")
     free_huge = (pages.get("free") or 0) * (pages.get("size_bytes") or 0)
     if 0 < free_huge < need:
-        held = pages.get("total") or pages["free"]  # those in use stay
+        used = max((pages.get("total") or 0) - pages["free"], 0)
         yield Problem(
             f"{free_huge / GIB:.0f} GiB of free huge pages, need {need / GIB:.0f} GiB",
-            "enough, or none",
-            f"sysctl vm.nr_hugepages=0, or {held - pages['free'] + -(-need // pages['size_bytes'])}",
+            f"none that are free, or vm.nr_hugepages={used - (-need // pages['size_bytes'])}",
+            "set vm.nr_hugepages by sysctl",
         )
     shm = ctx.fact(host, "host.shm.free_bytes")
     if not free_huge and shm < need:

@@ -243,24 +243,18 @@ def http_proxy(ctx: Context, host: str) -> Iterator[Problem]:
     """With http_proxy set, the PD proxy's and decode's requests to cluster addresses go to that proxy: 502, or they
     hang.
 
-    no_proxy must name every address of the cluster. What counts is the environment of our containers; the container
-    engine puts its own proxy settings there too.
+    no_proxy must name every address of the cluster. What counts is the environment of our containers; the proxy that
+    the container engine itself pulls images through is not among it.
     """
     addresses = [ctx.address(one) for one in ctx.hosts]
-    places: dict[str, dict[str, Any]] = {}
     for service in ctx.services_on(host):
-        if service.get("kind") in ("engine", "proxy"):
-            places[f"service {service['name']}"] = {k.lower(): v for k, v in (service.get("env") or {}).items()}
-    if ctx.facts is not None:
-        engine = (ctx.fact(host, "host.proxies").get("engine")) or {}
-        places["the container engine"] = dict(engine)
-    for place, variables in places.items():
-        if not (variables.get("http_proxy") or variables.get("all_proxy")):
+        variables = {name.lower(): value for name, value in (service.get("env") or {}).items()}
+        if service.get("kind") not in ("engine", "proxy") or not variables.keys() & {"http_proxy", "all_proxy"}:
             continue
         left = uncovered(str(variables.get("no_proxy") or ""), addresses)
         if left:
             yield Problem(
-                f"{place} has an HTTP proxy, and no_proxy does not cover {', '.join(left)}",
+                f"service {service['name']} has an HTTP proxy, and no_proxy does not cover {', '.join(left)}",
                 "no_proxy with every cluster address",
                 "give the proxy in pd_env (no_proxy is completed), or extend no_proxy",
             )

@@ -757,3 +757,12 @@ def test_text_that_is_no_mapping_is_told_and_left_out(text: str) -> None:
     assert engine(made, "decode-d1-0")["vllm_args"]["additional-config"]["enable_mlapo"] is False
     fine = planned(decode_vllm_args={"additional-config": '{"enable_kv_nz": true}'})
     assert engine(fine, "decode-d1-0")["vllm_args"]["additional-config"]["enable_kv_nz"] is True
+
+
+def test_a_stated_hccl_port_that_has_to_move_is_told() -> None:
+    """21000 lies among the ports that Mooncake's ranks choose from."""
+    made = mooncake(pd_hccl_if_base_port=21000)
+    moved = [finding for finding in made["findings"] if finding["rule"] == "port-moved"]
+    assert {finding["host"] for finding in moved} == {"p1", "d1"}
+    assert all("HCCL of" in finding["found"] and "instead of 21000" in finding["found"] for finding in moved)
+    assert "port-moved" not in rules(mooncake())

@@ -448,7 +448,7 @@ EXAMPLES: dict[str, Example] = {
         listener("d1", 29181),
         "d1",
         "nginx, pid 77",
-        quiet=both(port("d1", 40000, purpose=KV_NUMBER), listener("d1", 40000)),
+        quiet=both(port("d1", 40000, purpose=KV_NUMBER), listener("d1", 40000), listener("d1", 29181, address="::1")),
     ),
     "PD-PORT-005": Example("sparse", without_reservation("d1"), "d1", "32768-60999"),
     "PD-PORT-006": Example("sparse", port("p1", 9000), "p1", "9000-9031", "9032"),
@@ -1023,6 +1023,12 @@ MORE: dict[str, tuple[Example, ...]] = {
     ),
     "PD-MMC-005": (
         Example("sparse", fact("p1", "host/memory/hugepages/free", 512), "p1", "1 GiB of free huge pages"),
+        Example(
+            "sparse",
+            both(fact("p1", "host/memory/hugepages/free", 1000), fact("p1", "host/memory/hugepages/total", 50000)),
+            "p1",
+            right="vm.nr_hugepages=130920",
+        ),
         Example("sparse", container("prefill", "ipc_mode", "private"), "p1", "private", "host"),
         Example(
             "sparse",
