@@ -213,7 +213,7 @@ def _quantization(
 
 
 def _shards(tree: Tree, path: str, sizes: dict[str, int], indexes: list[str], reasons: list[str]) -> dict[str, Any]:
-    """Weight files: those that the indexes name, else every *.safetensors and *.bin."""
+    """Weight files: those that the indexes name, else every *.safetensors or *.bin and what their names tell of."""
     expected: set[str] = set()
     declared: int | None = None
     for name in indexes:
@@ -226,7 +226,7 @@ def _shards(tree: Tree, path: str, sizes: dict[str, int], indexes: list[str], re
             declared = (declared or 0) + metadata["total_size"]
     present = {name for name in sizes if name.endswith(".safetensors")} or {n for n in sizes if n.endswith(".bin")}
     if not expected:
-        expected = present
+        expected = {part for name in present for part in _parts(name)}
         if not expected:
             reasons.append(f"{path}: no weights")
     missing = sorted(expected - set(sizes))
@@ -251,6 +251,15 @@ def _shards(tree: Tree, path: str, sizes: dict[str, int], indexes: list[str], re
         "lfs_pointers": pointers,
         "short": short,
     }
+
+
+def _parts(name: str) -> list[str]:
+    """All files of which this one says that it is a part: `model-00001-of-00003.safetensors` names three."""
+    split = re.fullmatch(r"(.*-)([0-9]{1,5})-of-([0-9]{1,5})(\.\w+)", name)
+    if not split or not int(split.group(3)):
+        return [name]
+    start, own, count, end = split.groups()
+    return [f"{start}{number:0{len(own)}}-of-{count}{end}" for number in range(1, int(count) + 1)]
 
 
 def _short(tree: Tree, path: str, sizes: dict[str, int], names: Sequence[str]) -> list[dict[str, Any]]:

@@ -11,11 +11,14 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._text import format_ranges
+
 _VERSION = re.compile(r"npu-smi\s+(\S+)\s+Version:\s*(\S+)")
 _NAME = re.compile(r"([0-9]{1,6})\s+(\S.*)")
 _CHIP = re.compile(r"([0-9]{1,6})(?:\s+([0-9]{1,6}))?")
 _USAGE = re.compile(r"([0-9]{1,12})\s*/\s*([0-9]{1,12})")
 _NUMBER = re.compile(r"[0-9]{1,12}")
+_IDLE = re.compile(r"No running processes found in NPU ([0-9]{1,6})")
 
 
 class Info(NamedTuple):
@@ -69,6 +72,12 @@ def parse_info(text: str) -> Info:
         reasons.append(f"npu-smi info shows no chip: {_complaint(text)}")
     elif not process_columns:
         reasons.append("npu-smi info shows no table of processes: the output is cut")
+    else:
+        # Each NPU has its processes there, or a line that it has none.
+        told = {process["npu"] for process in processes} | {int(number) for number in _IDLE.findall(text)}
+        untold = sorted({chip["npu"] for chip in chips} - told)
+        if untold:
+            reasons.append(f"npu-smi info tells no processes of NPU {format_ranges(untold)}: the output is cut")
     return Info(version.group(2) if version else None, chips, processes, reasons)
 
 

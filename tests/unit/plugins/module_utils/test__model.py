@@ -130,6 +130,14 @@ def test_no_index(folder: Path) -> None:
     assert (found["shards"]["count"], found["shards"]["declared_bytes"], found["reasons"]) == (2, None, [])
 
 
+def test_a_part_that_no_index_names_is_missing_all_the_same(folder: Path) -> None:
+    (folder / "model.safetensors.index.json").unlink()
+    (folder / "model-1-of-2.safetensors").rename(folder / "model-00001-of-00003.safetensors")
+    (folder / "model-2-of-2.safetensors").rename(folder / "model-00003-of-00003.safetensors")
+    shards = look(folder)["shards"]
+    assert (shards["count"], shards["missing"]) == (3, ["model-00002-of-00003.safetensors"])
+
+
 def test_no_weights(folder: Path) -> None:
     for name in ("model.safetensors.index.json", "model-1-of-2.safetensors", "model-2-of-2.safetensors"):
         (folder / name).unlink()
