@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ..findings import ERROR, WARNING
 from ..sizes import fraction, whole
@@ -84,8 +84,8 @@ def one_token_each(ctx: Context, engine: Engine) -> Iterator[Problem]:
     source="vLLM CacheConfig, SchedulerConfig",
 )
 def numbers(ctx: Context, engine: Engine) -> Iterator[Problem]:
-    """gpu-memory-utilization is a share, above 0 and at most 1; the others are whole numbers, which vLLM also takes in
-    forms such as 128k (128000) and 64K (65536).
+    """gpu-memory-utilization is a share, above 0 and at most 1. The others, among them num_speculative_tokens of
+    speculative-config, are whole numbers, which vLLM also takes in forms such as 128k (128000) and 64K (65536).
     """
     mend = f"correct it in pd_vllm_args or {engine.role}_vllm_args"
     share = engine.args.get("gpu-memory-utilization")
@@ -100,6 +100,10 @@ def numbers(ctx: Context, engine: Engine) -> Iterator[Problem]:
         number = whole(value)
         if number is None or number < least or number == 0:
             yield Problem(f"{name} {value!r}", f"a whole number from {max(1, least)}", mend)
+    speculative = engine.args.get("speculative-config")
+    tokens = speculative.get("num_speculative_tokens") if isinstance(speculative, Mapping) else None
+    if tokens is not None and (whole(tokens) or 0) < 1:
+        yield Problem(f"num_speculative_tokens {tokens!r}", "a whole number from 1", mend)
 
 
 @rule(

@@ -85,11 +85,17 @@ def chip_memory(ctx: Context, engine: Engine) -> Iterator[Problem]:
     if budget is None or budget.weights_bytes is None or budget.kv_available_bytes is None:
         raise Missing(f"HBM or weights of {engine.host} are not known")
     if budget.kv_available_bytes <= 0:
+        if budget.weights_bytes + budget.runtime_bytes >= budget.usable_bytes:
+            mend = "spread the instance over more chips"
+        elif budget.hot_buffer_bytes:
+            mend = "lower topk_buffer_size or max-num-seqs, with which the hot buffers grow"
+        else:
+            mend = "spread the instance over more chips, or raise gpu-memory-utilization"
         yield Problem(
             f"weights {gib(budget.weights_bytes)}, hot buffers {gib(budget.hot_buffer_bytes)} and runtime "
             f"{gib(budget.runtime_bytes)} of {gib(budget.usable_bytes)} usable per chip",
             "room for KV",
-            "spread the instance over more chips, or raise gpu-memory-utilization",
+            mend,
         )
     elif not budget.fits:
         seqs, most = engine.max_num_seqs, sizing.recommended.max_num_seqs

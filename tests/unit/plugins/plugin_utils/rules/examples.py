@@ -1084,6 +1084,7 @@ MORE: dict[str, tuple[Example, ...]] = {
         Example("sparse", sources(MEMFABRIC, MEMCACHE), "d1", MEMFABRIC, "CANN", "warning"),
     ),
     "PD-ARG-003": (
+        Example("sparse", arg("decode", "speculative-config/num_speculative_tokens", -3), "d1", "-3", "from 1"),
         Example("sparse", arg("decode", "max-num-seqs", "four"), "d1", "'four'", "whole number"),
         Example("sparse", arg("decode", "max-model-len", 0), "d1", "max-model-len 0"),
         Example("sparse", arg("decode", "gpu-memory-utilization", 0), "d1", "0", "at most 1"),

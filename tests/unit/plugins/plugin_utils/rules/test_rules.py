@@ -23,8 +23,11 @@ from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.
 from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.examples import (
     EXAMPLES,
     MORE,
+    Change,
     Example,
     hung,
+    model,
+    sparse,
 )
 
 
@@ -175,3 +178,18 @@ def test_engines_without_chips_are_not_told_what_chips_need() -> None:
     verdict = rules.judge(plan, facts)
     # the model's folder is a quantised one, which vLLM would serve here as it is
     assert {f.rule for f in verdict.findings if f.severity != INFO} == {"PD-MODEL-006"}
+
+
+@pytest.mark.parametrize(
+    ("change", "mend"),
+    [
+        (model("d1", "shards/bytes", 2 * 10**12), "spread the instance over more chips"),
+        (sparse("decode", "topk_buffer_size", 10**7), "lower topk_buffer_size or max-num-seqs"),
+    ],
+)
+def test_what_is_too_large_for_a_chip_is_what_has_to_change(change: Change, mend: str) -> None:
+    plan, facts = cluster("sparse")
+    change(plan, facts)
+    found = [one for one in rules.judge(plan, facts).findings if one.rule == "PD-MEM-002" and one.severity == ERROR]
+    assert [one.mend.startswith(mend) for one in found if one.host == "d1"] == [True]
+    assert "gpu-memory-utilization" not in found[0].mend  # which would not help
