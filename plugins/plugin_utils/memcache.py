@@ -4,12 +4,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
 META_FILE = "mmc-meta.conf"
 LOCAL_FILE = "mmc-local.conf"
 META_COMMAND = ["python", "-c", "from memcache_hybrid import MetaService; MetaService.main()"]
+
+#: Where ranks are met with the protocols that go over the network, and the URL that MemCache has if none is stated.
+HCOM_PROTOCOLS = ("host_rdma", "host_urma", "host_tcp")
+HCOM_URL = "tcp://127.0.0.1:7000"
 
 #: As shipped; fixed until Meta restarts, so it grows only where there are more ranks.
 _WORLD_SIZE = 256
@@ -36,6 +41,12 @@ class MetaAddress:
     @property
     def metrics_url(self) -> str:
         return f"http://{self.address}:{self.metrics_port}"
+
+
+def hcom_place(url: str | None) -> tuple[str, int] | None:
+    """Address and first port of an hcom URL; ``None`` if it is none."""
+    match = re.fullmatch(r"tcp://(\S+):(\d+)", HCOM_URL if url is None else str(url))
+    return (match.group(1).strip("[]"), int(match.group(2))) if match else None
 
 
 def meta_conf(meta: MetaAddress) -> dict[str, Any]:

@@ -11,11 +11,16 @@ from typing import Any
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import connectors
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.cluster import Claim, Host
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.findings import INFO
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.memcache import MetaAddress
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.memcache import (
+    HCOM_PROTOCOLS,
+    MetaAddress,
+    hcom_place,
+)
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.ports import (
     HCCL,
     HCCL_SPAN,
     HCCL_STEP,
+    HCOM,
     KV_CONTROL,
     KV_NUMBER,
     LAST_PORT,
@@ -90,6 +95,7 @@ class _Allocation:
         self._random_ranges()
         if meta is not None:
             self._meta(meta)
+            self._hcom()
         if proxy_host is not None:
             self._proxy(proxy_host)  # clients know it, so it moves for no engine
         for stated in (True, False):
@@ -181,6 +187,23 @@ class _Allocation:
             (meta.metrics_port, "MemCache health and metrics"),
         ):
             self._note(meta.host, port, port, "memcache-meta", purpose, meta.address)
+
+    def _hcom(self) -> None:
+        """Where MemCache's ranks are met over the network: the URL's port + the rank's number in the whole pool
+        (MemFabric, host_hcom_transport_manager.cpp). Ranks are numbered as they come, so a host may get any of them.
+        """
+        users = [
+            engine
+            for instance in self.instances
+            for engine in instance.engines
+            if connectors.uses_memcache(self.kv_configs[engine.role, engine.host])
+        ]
+        ranks = sum(len(engine.devices) for engine in users)
+        for host, owner in {engine.host: engine.name for engine in reversed(users)}.items():
+            place = hcom_place(self.settings.of_host(host, "memcache_hcom_url"))
+            if place and ranks and self.settings.of_host(host, "memcache_protocol") in HCOM_PROTOCOLS:
+                address, first = place
+                self._note(host, first, first + ranks - 1, owner, HCOM, address)
 
     def _proxy(self, host: str) -> None:
         port = self.settings.cluster("proxy_port")

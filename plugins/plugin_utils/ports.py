@@ -21,6 +21,7 @@ HCCL = "HCCL"
 KV_CONTROL = "KV transfer control"
 KV_NUMBER = f"{KV_CONTROL} (its number only, not bound)"  # where ranks only tell each other apart by it
 OFFLOAD_STORE = "MemFabric store of the offload pool"
+HCOM = "MemCache hcom"
 
 #: Loopback store of the offload pool: 8500 + device // world size, so one port per data-parallel rank of a host.
 MEMFABRIC_STORE_PORT = 8500

@@ -250,7 +250,8 @@ SECTIONS: tuple[tuple[str, tuple[Variable, ...]], ...] = (
                 "memcache_hcom_url",
                 "str",
                 "for `host_rdma`, `host_urma` and `host_tcp`: where this host's ranks are met, `tcp://ADDRESS:PORT` "
-                "with the address of its RDMA card (default: MemCache's own `tcp://127.0.0.1:7000`)",
+                "with the address of its RDMA card (default: MemCache's own `tcp://127.0.0.1:7000`); every rank of the "
+                "pool has a port of its own from PORT on",
                 None,
                 HOST,
             ),

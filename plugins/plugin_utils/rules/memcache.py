@@ -5,22 +5,19 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from ...module_utils._sizing_gate import GIB
 from ..findings import ERROR, INFO, WARNING
+from ..memcache import HCOM_PROTOCOLS, HCOM_URL, LOCAL_FILE, META_FILE, hcom_place
 from .context import UNKNOWN, Context, Engine, Missing, known, numbers, parse_size
 from .keys import unknown_keys
 from .registry import REPORT, Problem, rule
 
-META_FILE, LOCAL_FILE = "mmc-meta.conf", "mmc-local.conf"
 PROTOCOLS = (
-    "host_rdma",
-    "host_urma",
-    "host_tcp",
+    *HCOM_PROTOCOLS,
     "host_shm",
     "device_rdma",
     "device_sdma",
@@ -295,14 +292,14 @@ def protocol(ctx: Context, engine: Engine) -> Iterator[Problem]:
             "memcache_protocol: device_sdma",
             severity=WARNING if hosts[1:] else INFO,
         )
-    elif str(value).startswith("host_") and not hcom:
+    elif value in HCOM_PROTOCOLS and not hcom:
         yield Problem(
-            f"protocol {value}, hcom_url left at tcp://127.0.0.1:7000",
+            f"protocol {value}, hcom_url left at {HCOM_URL}",
             "device_sdma on A3 over HCCS, device_rdma elsewhere; or the address of the host's RDMA card",
             "set memcache_protocol, or memcache_hcom_url of each host",
             severity=WARNING,
         )
-    if hcom and not re.fullmatch(r"tcp://\S+:\d+", str(hcom)):
+    if hcom and hcom_place(hcom) is None:
         yield Problem(f"hcom_url {hcom}", "tcp://ADDRESS:PORT", "set memcache_hcom_url")
 
 

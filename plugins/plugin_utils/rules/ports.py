@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import connectors
 from ..findings import ERROR, WARNING
-from ..ports import KV_CONTROL, KV_NUMBER, LAST_PORT, MEMFABRIC_FIRST_PORT, MEMFABRIC_STORE_PORT, OFFLOAD_STORE
+from ..ports import HCOM, KV_CONTROL, KV_NUMBER, LAST_PORT, MEMFABRIC_FIRST_PORT, MEMFABRIC_STORE_PORT, OFFLOAD_STORE
 from .context import Context, Engine, covers, is_own, known, targets
 from .registry import REPORT, Problem, rule
 
@@ -27,6 +27,7 @@ SET_BY = {
     "MemCache meta service": "memcache_meta_port",
     "MemCache config store": "memcache_config_store_port",
     "MemCache health": "memcache_metrics_port",
+    HCOM: "memcache_hcom_url",
 }
 
 

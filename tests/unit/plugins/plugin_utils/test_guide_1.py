@@ -259,6 +259,27 @@ def test_memcache_over_rdma_is_met_at_each_hosts_own_card() -> None:
     assert "PD-MMC-006" not in {finding.rule for finding in judge(made, None).findings}
 
 
+@pytest.mark.parametrize(
+    ("variables", "place"),
+    [
+        ({"memcache_protocol": "host_rdma", "memcache_hcom_url": "tcp://192.0.2.9:7100"}, ("192.0.2.9", 7100, 7131)),
+        ({"memcache_protocol": "host_tcp"}, ("127.0.0.1", 7000, 7031)),
+        ({"memcache_protocol": "host_tcp", "memcache_hcom_url": "mlx5_0"}, None),  # told by PD-MMC-006
+        ({"memcache_protocol": "device_rdma", "memcache_hcom_url": "tcp://192.0.2.9:7100"}, None),
+        ({}, None),
+    ],
+)
+def test_every_host_keeps_a_port_free_for_each_rank_of_the_pool(
+    variables: dict[str, Any], place: tuple[str, int, int] | None
+) -> None:
+    """MemFabric binds the URL's port + the rank's number, and numbers ranks in the order in which they come."""
+    made = plan(*cluster(prefill=2, **variables))
+    ports = [port for port in made["ports"] if port["purpose"] == "MemCache hcom"]
+    assert [(port["host"], port["bind"], port["first"], port["last"]) for port in ports] == [
+        (host, *place) for host in ("p1", "p2") if place
+    ]
+
+
 def test_meta_of_two_prefill_hosts_is_reached_by_address() -> None:
     made = plan(*cluster(prefill=2))
     meta = service(made, "memcache-meta")["files"]["mmc-meta.conf"]["content"]

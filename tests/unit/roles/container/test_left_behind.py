@@ -53,7 +53,7 @@ def limited(folder: Path, **other: Any) -> tuple[int, str]:
     module.write_text(DOCKER % json.dumps(FOUND))
     hosts = {"p1": {"ansible_connection": "local"}, "d1": other}
     (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}))
-    result = {"plan": planned(), "findings": [], "conclusion": ""}
+    result = {"plan": planned(), "errors": [], "conclusion": ""}
     tags = {"vllm": "1", "memfabric": "new", "memcache": "3"}
     (folder / "vars.json").write_text(json.dumps({"plan_result": result, "container_layers": tags}))
     (folder / "play.yml").write_text(PLAY)
