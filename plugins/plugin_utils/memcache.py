@@ -16,8 +16,9 @@ META_COMMAND = ["python", "-c", "from memcache_hybrid import MetaService; MetaSe
 HCOM_PROTOCOLS = ("host_rdma", "host_urma", "host_tcp")
 HCOM_URL = "tcp://127.0.0.1:7000"
 
-#: As shipped; fixed until Meta restarts, so it grows only where there are more ranks.
-_WORLD_SIZE = 256
+#: world_size as shipped; fixed until Meta restarts, so it grows only where there are more ranks.
+WORLD_SIZE = 256
+MOST_RANKS = 1024
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def local_conf(meta: MetaAddress, ranks: int, protocol: str, dram_size: str, hco
         "ock.mmc.meta_service_url": meta.service_url,
         "ock.mmc.local_service.config_store_url": meta.config_store_url,
         "ock.mmc.log_level": "info",
-        "ock.mmc.local_service.world_size": max(_WORLD_SIZE, ranks),
+        "ock.mmc.local_service.world_size": max(WORLD_SIZE, ranks),
         "ock.mmc.local_service.protocol": protocol,
         "ock.mmc.local_service.dram.size": dram_size,
     }

@@ -89,8 +89,8 @@ MUTATIONS = (
     Mutation(
         "memcache-world-size-too-small",
         f"{UTILS}/memcache.py",
-        "max(_WORLD_SIZE, ranks)",
-        "_WORLD_SIZE",
+        "max(WORLD_SIZE, ranks)",
+        "WORLD_SIZE",
         f"{GUIDE_1}::test_world_size_grows_with_the_ranks",
     ),
     # ---- environment ----

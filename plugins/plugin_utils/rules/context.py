@@ -21,6 +21,7 @@ from ...module_utils._sizing_input import (
 )
 from ...module_utils._sizing_model import longest_length, text_config
 from .. import connectors
+from ..memcache import LOCAL_FILE
 from ..sizes import fraction, sizing_input, whole
 
 UNKNOWN = "<unknown"
@@ -28,6 +29,11 @@ UNKNOWN = "<unknown"
 NEVER_EMPTY = ("nic.interfaces", "host.listeners", "host.ulimits")
 #: Prefix of our own containers' names: what they hold is ours to replace, not a clash.
 OWN_CONTAINER = "pd-"
+
+
+#: Names of the number of experts (vllm/transformers_utils/model_arch_config_convertor.py get_num_experts); probes bring
+#: them along.
+EXPERTS = ("num_experts", "moe_num_experts", "n_routed_experts", "num_local_experts")
 
 
 class Missing(Exception):
@@ -469,6 +475,11 @@ class Context:
             raise Missing(f"config.json of the model on {host} could not be read")
         return dict(config)
 
+    def has_experts(self, host: str) -> bool:
+        """Whether the model is a mixture of experts."""
+        config = self.model_config(host)
+        return any(config.get(name) for name in EXPERTS)
+
     # ---- sizes ----
 
     def model_length(self, engine: Engine) -> int:
@@ -546,7 +557,7 @@ class Context:
         """GiB that each rank of the engine gives to MemCache; ``None`` where it has no such file or the value is
         odd.
         """
-        conf = self.conf(engine.service, "mmc-local.conf")
+        conf = self.conf(engine.service, LOCAL_FILE)
         size = parse_size((conf or {}).get("ock.mmc.local_service.dram.size"))
         return None if size is None else -(-size // GIB)
 

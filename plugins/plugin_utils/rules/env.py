@@ -104,8 +104,7 @@ def flashcomm(ctx: Context, engine: Engine) -> Iterator[Problem]:
     if engine.tp == 1:
         yield Problem(f"{name} with TP 1", "TP above 1", mend, severity=ERROR)
         return
-    config = ctx.model_config(engine.host)
-    if not (config.get("n_routed_experts") or config.get("num_experts")):
+    if not ctx.has_experts(engine.host):
         yield Problem(f"{name} on a dense model", "a mixture-of-experts model", mend)
     elif not engine.args.get("enable-expert-parallel"):
         yield Problem(

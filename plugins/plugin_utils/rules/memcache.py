@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from ...module_utils._sizing_gate import GIB
 from ..findings import ERROR, INFO, WARNING
-from ..memcache import HCOM_PROTOCOLS, HCOM_URL, LOCAL_FILE, META_FILE, hcom_place
+from ..memcache import HCOM_PROTOCOLS, HCOM_URL, LOCAL_FILE, META_FILE, MOST_RANKS, WORLD_SIZE, hcom_place
 from .context import UNKNOWN, Context, Engine, Missing, known, numbers, parse_size
 from .keys import unknown_keys
 from .registry import REPORT, Problem, rule
@@ -215,14 +215,15 @@ def world_size(ctx: Context) -> Iterator[Problem]:
     """Every rank of every prefill engine joins, 1024 at most; world_size cannot change until Meta restarts."""
     engines = [engine for engine in ctx.engines if engine.uses_memcache]
     ranks = sum(len(engine.devices) for engine in engines)
-    if ranks > 1024:
+    if ranks > MOST_RANKS:
         hosts = len({engine.host for engine in engines})
-        yield Problem(f"{ranks} ranks on {hosts} hosts", "1024 ranks at most", "make two clusters of them")
+        yield Problem(f"{ranks} ranks on {hosts} hosts", f"{MOST_RANKS} ranks at most", "make two clusters of them")
         return
     for engine in engines:
-        size = int(local(ctx, engine).get(LOCAL + "world_size") or 256)
-        if not ranks <= size <= 1024:
-            yield Problem(f"world_size {size}, {ranks} ranks", f"{ranks} to 1024", "leave it to the plan", engine.host)
+        size = int(local(ctx, engine).get(LOCAL + "world_size") or WORLD_SIZE)
+        if not ranks <= size <= MOST_RANKS:
+            right = f"{ranks} to {MOST_RANKS}"
+            yield Problem(f"world_size {size}, {ranks} ranks", right, "leave it to the plan", engine.host)
 
 
 @rule("PD-MMC-005", ERROR, "host_shm has no room", per="host", source="memcache_hybrid 1.2 host_shm; kv_pool.md")

@@ -182,10 +182,6 @@ def pipeline(ctx: Context, engine: Engine) -> Iterator[Problem]:
         yield Problem(f"PP {engine.pp}, {layers} layers", f"{layers} or less", f"set {engine.role}_parallel")
 
 
-#: Names of the number of experts (vllm/transformers_utils/model_arch_config_convertor.py get_num_experts).
-EXPERTS = ("num_experts", "moe_num_experts", "n_routed_experts", "num_local_experts")
-
-
 @rule(
     "PD-MODEL-012",
     ERROR,
@@ -199,7 +195,7 @@ def dense_ranks(ctx: Context, engine: Engine) -> Iterator[Problem]:
     In one engine each of them is rank 0 to the connector, so that those who are asked for KV, or given it layer by
     layer, all want the same control ports. An instance for each rank does the same work.
     """
-    if engine.dp == 1 or any(ctx.model_config(engine.host).get(name) for name in EXPERTS):
+    if engine.dp == 1 or ctx.has_experts(engine.host):
         return
     most = max(one.local_ranks for one in ctx.of_instance(str(engine.data["instance"])))
     external = engine.data.get("data_parallel_rank") is not None

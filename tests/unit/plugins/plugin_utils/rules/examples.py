@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.ports import KV_NUMBER
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.rules.context import EXPERTS
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import TRANSFER_DIR
 from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.clusters import GIB, Facts, Plan
 
@@ -760,9 +761,10 @@ EXAMPLES: dict[str, Example] = {
     "PD-ENV-003": Example("sparse", env("decode", "LD_PRELOAD", "/lib/j.so"), "d1", right="pd_prepend_paths"),
     "PD-ENV-004": Example(
         "sparse",
-        both(env("decode", "VLLM_ASCEND_ENABLE_FLASHCOMM1", "1"), model("d1", "config/n_routed_experts", None)),
+        both(FLASHCOMM, *(model("d1", f"config/{name}", None) for name in EXPERTS)),
         "d1",
         "dense",
+        quiet=both(FLASHCOMM, model("d1", "config/n_routed_experts", None), model("d1", "config/num_local_experts", 8)),
     ),
     "PD-ENV-005": Example(
         "mooncake",

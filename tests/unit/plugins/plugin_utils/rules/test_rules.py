@@ -7,10 +7,12 @@ from __future__ import annotations
 import re
 
 import pytest
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._model import CONFIG_FIELDS
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._nic_choice import choose
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import rules
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.findings import ERROR, INFO, NOT_CHECKED, WARNING
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.planner import plan as make_plan
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.rules.context import EXPERTS
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import ROLE_DEFAULTS, VARIABLES
 from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.clusters import (
     CLUSTERS,
@@ -33,6 +35,10 @@ from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.
 
 def test_every_rule_has_an_example_and_every_example_a_rule() -> None:
     assert sorted(EXAMPLES) == sorted(rules.RULES)
+
+
+def test_probes_bring_every_name_of_the_number_of_experts() -> None:
+    assert set(EXPERTS) <= set(CONFIG_FIELDS)
 
 
 @pytest.mark.parametrize("identifier", sorted(EXAMPLES))
