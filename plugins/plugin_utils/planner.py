@@ -25,7 +25,7 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.facts impor
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.findings import INFO, WARNING
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.layers import merge
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.memcache import MetaAddress
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.port_plan import allocate
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.port_plan import Allocation
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.ports import EPHEMERAL
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.profiles import PROFILES
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.service_plan import ServicePlanner
@@ -52,17 +52,9 @@ def plan(
     layers = UserLayers(draft)
     _place(draft)
     _connect(draft)
-    draft.ports = allocate(
-        draft.instances,
-        draft.claims,
-        draft.hosts,
-        draft.settings,
-        draft.profile,
-        draft.kv,
-        draft.meta,
-        draft.proxy_host,
-        draft.report,
-    )
+    draft.ports = Allocation(
+        draft.instances, draft.claims, draft.hosts, draft.settings, draft.profile, draft.kv, draft.report
+    ).run(draft.meta, draft.proxy_host)
     draft.sizes = _sizes(draft, layers)
     maker = EnginePlanner(draft, layers)
     engines = [maker.record(engine) for engine in draft.engines]

@@ -53,45 +53,27 @@ class PortPlan:
     proxy: int | None = None
 
 
-def allocate(
-    instances: Sequence[Instance],
-    claims: Mapping[str, Claim],
-    hosts: Mapping[str, Host],
-    settings: Settings,
-    profile: Profile,
-    kv_configs: KvConfigs,
-    meta: MetaAddress | None,
-    proxy_host: str | None,
-    report: Report,
-) -> PortPlan:
-    """All ports of the cluster. Stated ones are noted before the others look for room."""
-    return _Allocation(instances, claims, hosts, settings, profile, kv_configs, report).run(meta, proxy_host)
+@dataclass
+class Allocation:
+    """Hands out all ports of a cluster."""
 
+    instances: Sequence[Instance]
+    claims: Mapping[str, Claim]
+    hosts: Mapping[str, Host]
+    settings: Settings
+    profile: Profile
+    kv_configs: KvConfigs
+    report: Report
+    plan: PortPlan = field(default_factory=PortPlan)
+    counted: dict[tuple[str, str], int] = field(default_factory=dict)  # engines that have a port from a host's variable
+    moved: set[tuple[str, str]] = field(default_factory=set)  # host, variable: told already
 
-class _Allocation:
-    def __init__(
-        self,
-        instances: Sequence[Instance],
-        claims: Mapping[str, Claim],
-        hosts: Mapping[str, Host],
-        settings: Settings,
-        profile: Profile,
-        kv_configs: KvConfigs,
-        report: Report,
-    ) -> None:
-        self.instances = instances
-        self.claims = claims
-        self.hosts = hosts
-        self.settings = settings
-        self.profile = profile
-        self.kv_configs = kv_configs
-        self.report = report
-        self.counted: dict[tuple[str, str], int] = {}  # engines that have their port from a host's variable
-        self.moved: set[tuple[str, str]] = set()  # host, variable: told already
-        self.plan = PortPlan()
-        self.book = self.plan.book
+    @property
+    def book(self) -> PortBook:
+        return self.plan.book
 
     def run(self, meta: MetaAddress | None, proxy_host: str | None) -> PortPlan:
+        """Stated ports are noted before the others look for room."""
         self._random_ranges()
         if meta is not None:
             self._meta(meta)
