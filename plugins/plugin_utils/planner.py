@@ -36,6 +36,7 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables i
     CLUSTER,
     OF_ROLES,
     TRANSFER_DIR,
+    UNPREFIXED,
     VARIABLES,
 )
 
@@ -180,7 +181,13 @@ def _model_path(settings: Settings, report: Report, unknowns: Unknowns) -> str:
     path = settings.cluster("pd_model_path")
     if path is None:
         if settings.hosts:  # without hosts nobody could have set it
-            report.add("model-path", "pd_model_path is not set", "the model's folder on the hosts", "set pd_model_path")
+            unprefixed = settings.mentions(UNPREFIXED)
+            report.add(
+                "model-path",
+                "pd_model_path is not set" + (f", but {UNPREFIXED} is" if unprefixed else ""),
+                "the model's folder on the hosts",
+                "set pd_model_path" + (f": nothing reads {UNPREFIXED}" if unprefixed else ""),
+            )
         return unknowns.mark("model path", "the inventory")
     if not path.startswith("/"):
         report.add(

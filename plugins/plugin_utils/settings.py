@@ -87,6 +87,10 @@ class Settings:
             self._checked[key] = raw if raw is None else self._typed(name, raw, host)
         return self._checked[key]
 
+    def mentions(self, name: str) -> bool:
+        """Whether a host of the cluster has a variable of this name, ours or not."""
+        return any(name in self._inventory.get(host, {}) for host in self.hosts)
+
     def is_set(self, host: str, name: str) -> bool:
         return self._own(host, name) is not None
 

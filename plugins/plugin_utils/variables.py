@@ -9,6 +9,7 @@ Nothing else defines one; ``docs/variables.md`` and the roles' argument specs fo
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -375,35 +376,54 @@ _ALIKE = 0.85
 #: Where the prefix itself is misspelt, the whole name must be this much like a known one: the name is anybody's.
 _NEARLY_THE_SAME = 0.93
 
+#: Without its prefix a name is anybody's, too (``log_dir``, ``registry``). This one is told where the required variable
+#: that it would be is not set.
+UNPREFIXED = "model_path"
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+_KNOWN = (*VARIABLES, *ROLE_DEFAULTS)
+_BY_LETTERS = {_letters(name): name for name in _KNOWN}
+
 
 @lru_cache(maxsize=4096)  # every host has the same names
 def may_be_misspelt(name: str) -> bool:
     """Whether a name looks like one that is read, and is none."""
     if name in VARIABLES or name in ROLE_DEFAULTS:
         return False
-    return name.startswith((*OWN_PREFIXES, *SHARED_PREFIXES)) or _meant_by(name) is not None
+    prefixed = name.startswith((*OWN_PREFIXES, *SHARED_PREFIXES))
+    return prefixed or name == UNPREFIXED or _meant_by(name) is not None
 
 
 def _meant_by(name: str) -> str | None:
-    """The known name that one under a foreign prefix seems to mean: the same in another case, or but for a letter.
+    """The known name that one under a foreign prefix seems to mean: the same but for case, dashes and underscores, or
+    but for a letter.
 
-    ``pd_`` is too short for the latter: a ``pod_devices`` is somebody else's.
+    ``pd_`` is too short for the latter: a ``pod_devices`` is somebody else's. ``dp_`` is taken for it before several
+    words only, and not before a port: data parallelism has names such as ``dp_address`` and ``dp_master_port``.
     """
-    known = [*VARIABLES, *ROLE_DEFAULTS]
-    if name.lower() in known:
-        return name.lower()
-    long = [each for each in known if each[0] == name[0].lower() and not each.startswith("pd_")]
+    if same := _BY_LETTERS.get(_letters(name)):
+        return same
+    prefix, _, rest = name.lower().partition("_")
+    if prefix == "dp" and f"pd_{rest}" in VARIABLES and "_" in rest and not rest.endswith("_port"):
+        return f"pd_{rest}"
+    long = [each for each in _KNOWN if each[0] == name[:1].lower() and not each.startswith("pd_")]
     return next(iter(difflib.get_close_matches(name.lower(), long, n=1, cutoff=_NEARLY_THE_SAME)), None)
 
 
 def unknown_names(names: Iterable[str]) -> list[tuple[str, str | None]]:
     """Names that look like the planner's or a role's but are not, each with the nearest name that is."""
     result = []
-    known = [*VARIABLES, *ROLE_DEFAULTS]
-    for name in sorted(filter(may_be_misspelt, names)):
+    given = set(names)
+    for name in sorted(filter(may_be_misspelt, given - {UNPREFIXED})):
         own = name.startswith(OWN_PREFIXES)
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.6 if own else _ALIKE)
+        near = difflib.get_close_matches(name, _KNOWN, n=1, cutoff=0.6 if own else _ALIKE)
         meant = _meant_by(name) or (near[0] if near else None)
+        if name.startswith("dp_") and meant in given:
+            continue  # something else
         if own or meant:
             result.append((name, meant))
     return result
