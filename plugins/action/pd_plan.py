@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import commands, report, report_html, rules
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.findings import ERROR, Finding
@@ -50,9 +51,8 @@ class ActionModule(ActionBase):
         made = plan(_inventory(task_vars["hostvars"], groups), groups, facts)
         if arguments["draft"]:
             return result | {"changed": False, "plan": made}
-        made["findings"] += [
-            finding.as_dict() for finding in (*_out_of_sight(task_vars), *_missing_archive(made["settings"]))
-        ]
+        told = [*_out_of_sight(task_vars), *_find_archive(made["settings"], self._find_needle)]
+        made["findings"] += [finding.as_dict() for finding in told]
         verdict = rules.judge(made, facts or None)
         findings = list(verdict.findings)
         result |= {
@@ -125,21 +125,33 @@ def _out_of_sight(task_vars: Mapping[str, Any]) -> Iterator[Finding]:
             )
 
 
-def _missing_archive(settings: Mapping[str, Any]) -> Iterator[Finding]:
-    """An image archive that is not on the controller. A relative path is looked for by Ansible, beside the playbook."""
+def _find_archive(settings: dict[str, Any], find: Callable[[str, str], str]) -> list[Finding]:
+    """The image archive's whole path in the settings, or a finding if it is not on the controller.
+
+    ``find`` is Ansible's own search, which ``copy`` would make: of a relative path beside the playbook. It is made here
+    once, since every role would look beside itself as well.
+    """
     archive = settings["pd_image_archive"]
     if settings["pd_image_source"] != "archive" or not archive:
-        return
-    path = Path(archive).expanduser()
-    if path.is_absolute() and not path.is_file():
-        yield Finding(
+        return []
+    where = ""
+    try:
+        found = find("files", archive)
+        if Path(found).is_file():
+            settings["pd_image_archive"] = found
+            return []
+    except AnsibleError:
+        where = "" if archive.startswith(("/", "~")) else ", neither beside the playbook nor in files there"
+    return [
+        Finding(
             "variable-partner",
             ERROR,
             "",
-            f"pd_image_archive {archive} is no file on this machine, from where it is copied to the hosts",
+            f"pd_image_archive {archive} is no file on this machine{where}, from where it is copied to the hosts",
             "an image archive, as docker save writes it",
             "correct pd_image_archive, or save the image there",
         )
+    ]
 
 
 def _inventory(hostvars: Mapping[str, Mapping[str, Any]], groups: Mapping[str, list[str]]) -> dict[str, dict[str, Any]]:

@@ -83,7 +83,12 @@ SECTIONS: tuple[tuple[str, tuple[Variable, ...]], ...] = (
         (
             Variable("pd_image", "str", "base image (default: upstream's of pd_vllm_ascend_version)", FROM_PROFILE),
             Variable("pd_image_source", "str", "where it comes from", "pull", choices=("pull", "archive", "present")),
-            Variable("pd_image_archive", "path", "image archive on the controller, for `pd_image_source: archive`"),
+            Variable(
+                "pd_image_archive",
+                "path",
+                "image archive on the controller, for `pd_image_source: archive`; a relative path is looked for beside "
+                "the playbook, as `copy` does",
+            ),
             Variable("pd_build", "bool", "build the layers on the base image; false: serve it as it is", FROM_PROFILE),
             Variable(
                 "pd_image_share",

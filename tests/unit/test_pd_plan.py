@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible.parsing.dataloader import DataLoader
 from ansible_collections.vllm_ascend.pd_serving.plugins.action.pd_plan import (
+    _find_archive,
     _members,
-    _missing_archive,
     _out_of_sight,
 )
 
@@ -221,16 +222,50 @@ def test_defaults_of_roles_are_nobodys_statement() -> None:
         ("archive", "{folder}/there.tar", False),
         ("archive", "{folder}/absent.tar", True),
         ("archive", "{folder}", True),
-        ("archive", "beside_the_playbook.tar", False),  # Ansible's own search, at the time of the task
+        ("archive", "there.tar", False),
+        ("archive", "absent.tar", True),
+        ("archive", ".", True),
+        ("archive", "elsewhere.tar", True),
         ("archive", None, False),  # said by the plan
         ("pull", "{folder}/absent.tar", False),
     ],
 )
-def test_an_archive_that_is_not_here_is_told(tmp_path: Path, source: str, archive: str | None, missing: bool) -> None:
+def test_an_archive_that_is_not_here_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, archive: str | None, missing: bool
+) -> None:
     (tmp_path / "there.tar").touch()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "elsewhere.tar").touch()
+    monkeypatch.chdir(tmp_path / "elsewhere")  # where nobody looks
     stated = archive and archive.format(folder=tmp_path)
-    findings = list(_missing_archive({"pd_image_source": source, "pd_image_archive": stated}))
+    settings = {"pd_image_source": source, "pd_image_archive": stated}
+    loader = DataLoader()
+    loader.set_basedir(str(tmp_path))  # the playbook's folder
+    findings = _find_archive(settings, lambda folder, name: str(loader.path_dwim_relative_stack([], folder, name)))
     assert [finding.severity for finding in findings] == ["error"] * missing
+    if source == "archive" and archive and not missing:
+        assert settings["pd_image_archive"] == str(tmp_path / "there.tar")
+
+
+def test_an_archive_beside_the_playbook_is_found_and_its_whole_path_kept(tmp_path: Path) -> None:
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "image.tar").touch()
+    playbook = tmp_path / "play.yml"
+    playbook.write_text(
+        f"""---
+- hosts: p1
+  gather_facts: false
+  tasks:
+    - vllm_ascend.pd_serving.pd_plan:
+      register: planned
+    - ansible.builtin.assert:
+        that: planned.plan.settings.pd_image_archive == '{tmp_path}/files/image.tar'
+""",
+        encoding="utf-8",
+    )
+    stated = "    pd_nic: eth0\n    pd_image_source: archive\n    pd_image_archive: image.tar"
+    run = run_playbook(tmp_path, playbook, INVENTORY.replace("    pd_nic: eth0", stated))
+    assert run.returncode == 0, run.stdout + run.stderr
 
 
 def test_hosts_are_those_of_the_groups_or_all_if_nobody_is_in_one() -> None:
