@@ -81,6 +81,12 @@ class Draft:
             and bool(self.settings.cluster("pd_small_packet_gather"))
         )
 
+    def kv_layers(self, role: str, host: str) -> list[tuple[str, Mapping[str, Any]]]:
+        """What the user says of a role's connector, weakest first, and where."""
+        names = ("pd_kv_transfer_config", f"{role}_kv_transfer_config")
+        layers = ((name, self.settings.of_host(host, name)) for name in names)
+        return [(name, layer) for name, layer in layers if layer]
+
     # ---- views of what is placed ----
 
     @cached_property

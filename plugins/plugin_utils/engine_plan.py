@@ -20,7 +20,7 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.engine_opti
     parallel_options,
     without_owned,
 )
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.layers import merge
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.layers import merge, stated_in
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.topology import Engine
 
 _GATHER_ENV = {
@@ -36,6 +36,7 @@ class UserLayers:
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
         self._options: dict[tuple[str, str], dict[str, Any]] = {}
+        self._stated: dict[tuple[str, str], dict[str, str]] = {}
         self._environment: dict[tuple[str, str], dict[str, Any]] = {}
 
     def _layers(self, kind: str, role: str, host: str, instance: str) -> list[tuple[str, Mapping[str, Any]]]:
@@ -53,14 +54,23 @@ class UserLayers:
         if (instance, host) not in self._options:
             offload = self._draft.profile.sparse_kv_offload
             merged: list[Mapping[str, Any]] = [self._draft.profile.vllm_args.get(role, {})]
+            stated: list[tuple[str, Mapping[str, Any]]] = []
             for name, layer in self._layers("vllm_args", role, host, instance):
                 meaning = self._draft.table.normalise(layer)
                 self._check_options(name, meaning, role, host)
+                stated.append((name, meaning))
                 unusable = {*misshapen(meaning), *misstated(meaning, self._draft.table)}
                 usable = {key: value for key, value in meaning.items() if key not in unusable}
                 merged.append(without_owned(usable, offload))
             self._options[instance, host] = merge(*merged)
+            stated += ((name, {"kv-transfer-config": config}) for name, config in self._draft.kv_layers(role, host))
+            self._stated[instance, host] = stated_in(stated)
         return self._options[instance, host]
+
+    def stated_in(self, role: str, host: str, instance: str) -> dict[str, str]:
+        """Path of an option, or of a key in it -> the variable that states it."""
+        self.options(role, host, instance)
+        return self._stated[instance, host]
 
     def _check_options(self, layer: str, options: Mapping[str, Any], role: str, host: str) -> None:
         draft = self._draft
@@ -141,6 +151,7 @@ class EnginePlanner:
             "data_parallel_start_rank": engine.start_rank,
             "data_parallel_size_local": engine.local_ranks,
             "vllm_args": options,
+            "stated_in": self._layers.stated_in(engine.role, engine.host, engine.instance),
             "config": draft.table.config_file(options),
             "argv": ["vllm", "serve", "--config", f"{CONFIG_DIR}/{engine.name}.yaml"],
             "env": self._environment(engine),

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 
@@ -21,3 +21,15 @@ def merge(*layers: Mapping[str, Any] | None) -> dict[str, Any]:
             else:
                 result[key] = value
     return result
+
+
+def stated_in(layers: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, str]:
+    """Path such as ``additional-config.refresh`` -> the last of these named layers, weakest first, that states it."""
+    return {path: name for name, layer in layers for path in _paths(layer)}
+
+
+def _paths(layer: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    for key, value in layer.items():
+        yield f"{above}{key}"
+        if isinstance(value, Mapping):
+            yield from _paths(value, f"{above}{key}.")

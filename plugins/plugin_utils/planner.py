@@ -224,9 +224,7 @@ def _connect(draft: Draft) -> None:
 def _kv_settings(draft: Draft, role: str, host: str) -> dict[str, Any]:
     """The KV transfer configuration before ports and sizes are filled in; empty: no connector."""
     below = draft.profile.kv_transfer.get(role, {})
-    names = ("pd_kv_transfer_config", f"{role}_kv_transfer_config")
-    layers = [draft.settings.of_host(host, name) for name in names]
-    stated = [(variable, layer) for variable, layer in zip(names, layers, strict=True) if layer]
+    stated = draft.kv_layers(role, host)
     misshapen = [(variable, wrong) for variable, layer in stated for wrong in connectors.misshapen(layer)]
     for variable, wrong in misshapen:
         draft.report.add(
@@ -238,7 +236,8 @@ def _kv_settings(draft: Draft, role: str, host: str) -> dict[str, Any]:
         )
     if misshapen:
         return dict(below)
-    connector = merge(below, *layers).get("kv_connector")
+    merged = merge(below, *(layer for _variable, layer in stated))  # a null removes what lies below
+    connector = merged.get("kv_connector")
     for variable, layer in stated if draft.profile.name != "custom" else ():
         for name in connectors.owned_fields(layer, connector, sized=role != "engine"):
             draft.report.add(
@@ -248,7 +247,7 @@ def _kv_settings(draft: Draft, role: str, host: str) -> dict[str, Any]:
                 f"remove {name}",
                 host,
             )
-    return merge(below, *layers)  # a null removes what lies below
+    return merged
 
 
 def _check_sides(draft: Draft) -> None:

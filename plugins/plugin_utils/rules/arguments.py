@@ -34,6 +34,11 @@ ADDITIONAL_KEYS = (
 ALIKE = 0.8
 
 
+def place(engine: Engine, *path: str) -> str:
+    """The variable in which the user states an option, or a key in it."""
+    return engine.stated_in(".".join(path), default=f"{engine.role}_vllm_args")
+
+
 @rule(
     "PD-ARG-001",
     ERROR,
@@ -87,23 +92,27 @@ def numbers(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """gpu-memory-utilization is a share, above 0 and at most 1. The others, among them num_speculative_tokens of
     speculative-config, are whole numbers, which vLLM also takes in forms such as 128k (128000) and 64K (65536).
     """
-    mend = f"correct it in pd_vllm_args or {engine.role}_vllm_args"
+
+    def mend(*path: str) -> str:
+        return f"correct it in {place(engine, *path)}"
+
     share = engine.args.get("gpu-memory-utilization")
     if share is not None and not 0 < (fraction(share) or 0) <= 1:
         percent = fraction(share)
         right = f"{percent / 100:g}" if percent is not None and 1 < percent <= 100 else "above 0, at most 1"
-        yield Problem(f"gpu-memory-utilization {share}", right, mend)
+        yield Problem(f"gpu-memory-utilization {share}", right, mend("gpu-memory-utilization"))
     for name, least in LEAST.items():
         value = engine.args.get(name)
         if value is None or (name == "max-model-len" and value == "auto"):
             continue
         number = whole(value)
         if number is None or number < least or number == 0:
-            yield Problem(f"{name} {value!r}", f"a whole number from {max(1, least)}", mend)
+            yield Problem(f"{name} {value!r}", f"a whole number from {max(1, least)}", mend(name))
     speculative = engine.args.get("speculative-config")
     tokens = speculative.get("num_speculative_tokens") if isinstance(speculative, Mapping) else None
     if tokens is not None and (whole(tokens) or 0) < 1:
-        yield Problem(f"num_speculative_tokens {tokens!r}", "a whole number from 1", mend)
+        where = mend("speculative-config", "num_speculative_tokens")
+        yield Problem(f"num_speculative_tokens {tokens!r}", "a whole number from 1", where)
 
 
 @rule(
@@ -120,4 +129,4 @@ def additional_keys(ctx: Context, engine: Engine) -> Iterator[Problem]:
     for key, near in unknown_keys(engine.additional, ADDITIONAL_KEYS, ALIKE):
         if near is not None:
             severity = ERROR if near == "sparse_kv_offload_config" else None
-            yield Problem(key, near, f"mend the key in {engine.role}_vllm_args", severity=severity)
+            yield Problem(key, near, f"mend the key in {place(engine, 'additional-config', key)}", severity=severity)

@@ -90,9 +90,18 @@ BACKENDS = ("mooncake", "memcache", "yuanrong")
 MISSPELT = 0.9
 
 
-def places(engine: Engine) -> str:
-    """Where the user writes a connector's configuration."""
-    return f"pd_kv_transfer_config or {engine.role}_kv_transfer_config"
+def place(engine: Engine, part: Mapping[str, Any], *keys: str) -> str:
+    """The variable in which the user states the first of these keys of a connector that is stated; of one inside a
+    MultiConnector that which lists the connectors.
+    """
+    own = keys if part is engine.transfer else ("kv_connector_extra_config.connectors",)
+    default = f"{engine.role}_kv_transfer_config"
+    return engine.stated_in(*(f"kv-transfer-config.{key}" for key in own), default=default)
+
+
+def extra_place(engine: Engine, part: Mapping[str, Any], key: str) -> str:
+    """The same for a key of its extra configuration; where that is not stated, for the connector itself."""
+    return place(engine, part, f"kv_connector_extra_config.{key}", "kv_connector")
 
 
 def extra_of(part: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -124,7 +133,7 @@ def connector_known(ctx: Context, engine: Engine) -> Iterator[Problem]:
                 yield Problem(
                     key,
                     near or "a registered connector",
-                    f"mend kv_connector in {places(engine)}",
+                    f"mend kv_connector in {place(engine, part, 'kv_connector')}",
                     severity=WARNING if custom else None,
                 )
 
@@ -146,14 +155,14 @@ def transfer_keys(ctx: Context, engine: Engine) -> Iterator[Problem]:
             yield Problem(
                 f"{name}: {key}",
                 near or "a field of KVTransferConfig",
-                f"mend the key in {places(engine)}",
+                f"mend the key in {place(engine, part, key)}",
             )
         if name in EXTRA_KEYS:
             for key, near in unknown_keys(extra_of(part), EXTRA_KEYS[name]):
                 yield Problem(
                     f"{name}: kv_connector_extra_config.{key}",
                     near or "one of " + ", ".join(EXTRA_KEYS[name]),
-                    f"mend the key in {places(engine)}",
+                    f"mend the key in {extra_place(engine, part, key)}",
                 )
 
 
@@ -170,7 +179,8 @@ def transfer_backend(ctx: Context, engine: Engine) -> Iterator[Problem]:
     for part in engine.parts:
         if part.get("kv_connector") == kinds.SFA and extra_of(part).get("transfer_backend") != "memfabric":
             found = extra_of(part).get("transfer_backend") or "left out"
-            yield Problem(f"transfer_backend {found}", "memfabric", f"set it in {places(engine)}")
+            where = extra_place(engine, part, "transfer_backend")
+            yield Problem(f"transfer_backend {found}", "memfabric", f"set it in {where}")
 
 
 @rule(
@@ -214,25 +224,23 @@ def backend_explicit(ctx: Context, engine: Engine) -> Iterator[Problem]:
     part = engine.part(*kinds.STORES)
     if part is None:
         return
-    value = extra_of(part).get("backend")
+    value, where = extra_of(part).get("backend"), extra_place(engine, part, "backend")
     if value is None:
         severity = None if layerwise_store(engine) is not None else WARNING
         yield Problem(
             "backend left out: mooncake",
             "backend: memcache (or mooncake, if meant)",
-            f"state it in {engine.role}_kv_transfer_config",
+            f"state it in {where}",
             severity=severity,
         )
     elif str(value).lower() not in BACKENDS:
         near = dict(unknown_keys([str(value)], BACKENDS)).get(str(value))
-        yield Problem(
-            f"backend {value}", near or ", ".join(BACKENDS), f"mend backend in {engine.role}_kv_transfer_config"
-        )
+        yield Problem(f"backend {value}", near or ", ".join(BACKENDS), f"mend backend in {where}")
     elif layerwise_store(engine) is not None and str(value).lower() != "memcache":
         yield Problem(
             f"use_layerwise with backend {value}: no layer shares its buffers",
             "backend: memcache",
-            f"set backend in {engine.role}_kv_transfer_config",
+            f"set backend in {where}",
             severity=WARNING,
         )
 
@@ -250,23 +258,23 @@ def layerwise_buffers(ctx: Context, engine: Engine) -> Iterator[Problem]:
 
     layerwise_independent_layers must be a list of existing layers, or all.
     """
-    extra = layerwise_store(engine)
-    if extra is None:
+    part, extra = engine.part(*kinds.STORES), layerwise_store(engine)
+    if part is None or extra is None:
         return
-    mend = f"mend it in {engine.role}_kv_transfer_config"
     count = extra.get("layerwise_num_shared_buffers")
     if count is None:
         yield Problem(
             "layerwise_num_shared_buffers left out: no layer shares",
             "3, as in guide 1",
-            f"state it in {engine.role}_kv_transfer_config",
+            f"state it in {extra_place(engine, part, 'layerwise_num_shared_buffers')}",
             severity=WARNING,
         )
     for name in ("layerwise_num_shared_buffers", "layerwise_prefetch_layers"):
         value = extra.get(name)
         number = whole(value)
         if value is not None and (number is None or number < 1):
-            yield Problem(f"{name} {value!r}", "a number of 1 or more", mend)
+            yield Problem(f"{name} {value!r}", "a number of 1 or more", f"mend it in {extra_place(engine, part, name)}")
+    mend = f"mend it in {extra_place(engine, part, 'layerwise_independent_layers')}"
     own = extra.get("layerwise_independent_layers")
     if own is None or str(own).strip().lower() == "all":
         return
@@ -402,8 +410,10 @@ def kv_port(ctx: Context, engine: Engine) -> Iterator[Problem]:
 )
 def dead_keys(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """use_ascend_direct stands in guide 2 and in upstream's examples, but no code of vllm-ascend reads it."""
-    if any("use_ascend_direct" in extra_of(part) for part in engine.parts):
-        yield Problem("use_ascend_direct", "left out", f"may be removed from {engine.role}_kv_transfer_config")
+    for part in engine.parts:
+        if "use_ascend_direct" in extra_of(part):
+            where = extra_place(engine, part, "use_ascend_direct")
+            yield Problem("use_ascend_direct", "left out", f"may be removed from {where}")
 
 
 @rule(

@@ -107,6 +107,11 @@ class Engine:
     def args(self) -> Mapping[str, Any]:
         return self.data.get("vllm_args") or {}
 
+    def stated_in(self, *paths: str, default: str) -> str:
+        """The variable in which the user states an option, or a key in it: of the first of these paths that is."""
+        stated = self.data.get("stated_in") or {}
+        return next((str(stated[path]) for path in paths if path in stated), default)
+
     @cached_property
     def env(self) -> Mapping[str, Any]:
         """What the process will find: the service's environment and its own."""

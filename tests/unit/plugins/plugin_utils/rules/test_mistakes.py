@@ -50,6 +50,60 @@ def test_mistake_is_told(mistake: dict[str, Any]) -> None:
     ), told
 
 
+EXTRA = "kv_connector_extra_config"
+POOLED = {"kv_connector": "MultiConnector", EXTRA: {"connectors": [{"kv_connector": "SfaRemoteD2HConnektor"}]}}
+
+
+@pytest.mark.parametrize(
+    ("rule", "stated", "mend"),
+    [
+        ("PD-ARG-003", {"pd_vllm_args": {"max_num_seqs": "four"}}, "correct it in pd_vllm_args"),
+        ("PD-ARG-003", {"decode_vllm_args": {"block-size": 0}}, "correct it in decode_vllm_args"),
+        (
+            "PD-ARG-003",
+            {"pd_vllm_args": {"max-num-seqs": 4}, "pd_host_vllm_args": {"max-num-seqs": 0}},
+            "correct it in pd_host_vllm_args",
+        ),
+        (
+            "PD-ARG-003",
+            {"pd_vllm_args": {"speculative_config": {"num_speculative_tokens": 0}}},
+            "correct it in pd_vllm_args",
+        ),
+        (
+            "PD-ARG-004",
+            {"pd_vllm_args": {"additional-config": {"enable_mlpao": True}}, "decode_vllm_args": {"seed": 1}},
+            "mend the key in pd_vllm_args",
+        ),
+        (
+            "PD-CONN-001",
+            {"pd_kv_transfer_config": {"kv_connector": "Sfa"}, "decode_kv_transfer_config": {"kv_buffer_size": 1}},
+            "mend kv_connector in pd_kv_transfer_config",
+        ),
+        ("PD-CONN-001", {"decode_kv_transfer_config": POOLED}, "mend kv_connector in decode_kv_transfer_config"),
+        ("PD-CONN-001", {"pd_kv_transfer_config": POOLED}, "mend kv_connector in pd_kv_transfer_config"),
+        ("PD-CONN-002", {"pd_kv_transfer_config": {"kv_buffer_sice": 1}}, "mend the key in pd_kv_transfer_config"),
+        (
+            "PD-CONN-002",
+            {"pd_kv_transfer_config": {EXTRA: {"use_layerwize": True}}, "decode_kv_transfer_config": {EXTRA: {}}},
+            "mend the key in pd_kv_transfer_config",
+        ),
+        (
+            "PD-CONN-003",
+            {"pd_kv_transfer_config": {EXTRA: {"transfer_backend": "mooncake"}}},
+            "set it in pd_kv_transfer_config",
+        ),
+        (
+            "PD-CONN-003",
+            {"decode_kv_transfer_config": {EXTRA: {"transfer_backend": None}}},
+            "set it in decode_kv_transfer_config",
+        ),
+    ],
+)
+def test_advice_names_the_variable_that_states_the_value(rule: str, stated: dict[str, Any], mend: str) -> None:
+    told = {one.mend for one in judged({"all": stated}).findings if one.rule == rule and one.host == "d1"}
+    assert told == {mend}
+
+
 def test_without_the_mistake_nothing_is_told() -> None:
     """Of what the mistakes are told by, nothing stands on the same clusters as they are."""
     noise = {"PD-CONN-011", "PD-MEM-002", "PD-MEM-003"}  # guide 2's own values, and an instance on half a host
