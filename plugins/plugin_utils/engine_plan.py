@@ -124,7 +124,9 @@ class EnginePlanner:
         self._draft = draft
         self._layers = layers
         roles = {instance.role: instance.parallel for instance in reversed(draft.instances)}
-        #: of each role, in the profile's order: the first instance, which speaks for the others to the other side
+        # Of each role, in the profile's order, the first instance speaks for the others to the other side. Where they
+        # differ, no choice among them outlasts both each that comes and each that goes (which restarts the other side);
+        # the first outlasts all that come later. Upstream asks for the other side's dp_size, and reads it nowhere.
         self._sides = {role: connectors.Sizes.of(roles[role]) for role in draft.profile.roles if role in roles}
         self._addresses = [host.address for host in draft.hosts.values()]
 

@@ -48,6 +48,15 @@ def test_another_decode_host_restarts_the_layerwise_proxy_at_most(
     assert set(large) - set(small) == {("decode-d2", "d2")}
 
 
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_another_decode_host_of_other_sizes_restarts_nobody(ranks: int) -> None:
+    """Neither one with fewer data-parallel ranks than the first nor one with more changes what prefill is told."""
+    sizes = {"tensor_parallel_size": 4, "data_parallel_size": 2}
+    own = {"d2": {"decode_parallel": {**sizes, "data_parallel_size": ranks}}}
+    small, large = (deployed("mooncake", 1, decode, decode_parallel=sizes, hosts=own) for decode in (1, 2))
+    assert restarted(small, large) == set()
+
+
 def test_a_proxy_that_starts_anew_knows_every_engine() -> None:
     made = planned(2, 2, pd_profile="mooncake")
     text = service_folder(service(made, "proxy"), "launcher")["files"]["commands/00-proxy.argv"]["content"]
