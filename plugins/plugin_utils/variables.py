@@ -99,6 +99,13 @@ SECTIONS: tuple[tuple[str, tuple[Variable, ...]], ...] = (
             ),
             Variable("pd_registry", "str", "registry for `pd_image_share: registry`"),
             Variable(
+                "pd_image_size",
+                "int",
+                "room that the image with its built layers takes; PD-HOST-004 and PD-HOST-011 look for it on the disks",
+                20,
+                unit="GiB",
+            ),
+            Variable(
                 "pd_sources_dir",
                 "path",
                 "folder of the vllm and vllm-ascend sources inside the image; the proxy scripts are run from there",
@@ -412,7 +419,7 @@ def _meant_by(name: str) -> str | None:
     """
     if same := _BY_LETTERS.get(_letters(name)):
         return same
-    prefix, _, rest = name.lower().partition("_")
+    prefix, _sep, rest = name.lower().partition("_")
     if prefix == "dp" and f"pd_{rest}" in VARIABLES and "_" in rest and not rest.endswith("_port"):
         return f"pd_{rest}"
     long = [each for each in _KNOWN if each[0] == name[:1].lower() and not each.startswith("pd_")]

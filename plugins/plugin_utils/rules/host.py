@@ -15,8 +15,6 @@ from .registry import Problem, rule
 GIB = 1 << 30
 #: Docker Engine API that the collection's container options need (host IPC, devices, stop timeout): Docker 20.10.
 MIN_DOCKER_API = "1.41"
-#: An image of vllm-ascend with its built layers, and the same again while a new one is made.
-IMAGE_GIB = 40
 CLOCK_LIMIT_S = 30.0
 
 
@@ -54,7 +52,7 @@ def clock(ctx: Context, host: str) -> Iterator[Problem]:
 
 @rule("PD-HOST-004", ERROR, "a disk is too small", per="host", source="collection")
 def disk(ctx: Context, host: str) -> Iterator[Problem]:
-    """The image with its layers takes about 20 GiB in the container engine's folder (containerd's, where that keeps
+    """The image with its layers takes pd_image_size in the container engine's folder (containerd's, where that keeps
     images), twice that during a build.
     """
     if not ctx.services_on(host):
@@ -63,11 +61,12 @@ def disk(ctx: Context, host: str) -> Iterator[Problem]:
     free = (ctx.fact(host, "host.disks").get(root) or {}).get("free_bytes")
     if free is None:
         raise Missing(f"free space of {root} on {host} is not known")
-    images = ctx.settings.get("pd_build", True)
-    need = IMAGE_GIB if images else IMAGE_GIB // 2
+    need = ctx.settings["pd_image_size"] * (2 if ctx.settings.get("pd_build", True) else 1)
     if free < need * GIB and not ctx.own_running(host):
         yield Problem(
-            f"{free / GIB:.0f} GiB free in {root}", f"{need} GiB", "make room, or move the engine's data-root"
+            f"{free / GIB:.0f} GiB free in {root}",
+            f"{need} GiB",
+            "make room, move the engine's data-root, or state pd_image_size where your image is smaller",
         )
 
 
@@ -167,7 +166,7 @@ def limits(ctx: Context, host: str) -> Iterator[Problem]:
 def archive_room(ctx: Context, host: str) -> Iterator[Problem]:
     """An image that reaches a host as an archive, or leaves it as one, lies in container_transfer_dir for a while.
 
-    About 20 GiB, beside what the container engine needs.
+    That takes pd_image_size, beside what the container engine needs.
     """
     settings = ctx.settings
     shared = settings.get("pd_build", True) and settings.get("pd_image_share") == "archive" and len(ctx.hosts) > 1
@@ -177,7 +176,7 @@ def archive_room(ctx: Context, host: str) -> Iterator[Problem]:
     free = (ctx.fact(host, "host.disks").get(folder) or {}).get("free_bytes")
     if free is None:
         raise Missing(f"free space of {folder} on {host} is not known")
-    need = IMAGE_GIB // 2
+    need = settings["pd_image_size"]
     if free < need * GIB and not ctx.own_running(host):
         yield Problem(
             f"{free / GIB:.0f} GiB free in {folder}", f"{need} GiB", "make room, or set container_transfer_dir"

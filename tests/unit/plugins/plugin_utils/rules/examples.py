@@ -920,6 +920,17 @@ MORE: dict[str, tuple[Example, ...]] = {
             "d1",
             "12 GiB free in /var/lib/containerd",
         ),
+        Example(  # the image as it is, and a large one
+            "sparse",
+            both(
+                planned("settings/pd_build", False),
+                planned("settings/pd_image_size", 30),
+                fact("d1", "host/disks", {"/var/lib/docker": {"free_bytes": 29 * GIB}}),
+            ),
+            "d1",
+            "29 GiB free",
+            "30 GiB",
+        ),
     ),
     "PD-HOST-011": (
         Example(
