@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..module_utils._run import last_line
 from .rules.context import Context
 from .rules.pings import wanted
 
@@ -17,11 +18,20 @@ def facts_of(result: Mapping[str, Any], pinged: Mapping[str, Any] | None = None)
     A host that could not be asked keeps the reason.
     """
     if "facts" not in result:
-        return {"unreachable": " ".join(str(result.get("msg") or "no answer").split())}
+        return {"unreachable": _why_not(result)}
     facts = {**result["facts"], "timing": result.get("timing")}
     if pinged and "hccn" in pinged and isinstance(facts.get("hccn"), Mapping):
         facts["hccn"] = {**facts["hccn"], "pings": pinged["hccn"]["pings"]}
     return facts
+
+
+def _why_not(result: Mapping[str, Any]) -> str:
+    """Why a host gave no facts. Of a module that did not run, older ansible-core says only to look at its output, which
+    over SSH is all in stdout.
+    """
+    message = " ".join(str(result.get("msg") or "no answer").split())
+    output = str(result.get("module_stdout") or result.get("module_stderr") or "")
+    return f"{message}: {last_line(output)}" if output.strip() and "stdout/stderr" in message else message
 
 
 def pings(plan: Mapping[str, Any], facts: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, list[str]]]:

@@ -18,6 +18,15 @@ def test_a_host_that_gave_no_facts_keeps_the_reason() -> None:
     }
 
 
+@pytest.mark.parametrize("stream", ["module_stdout", "module_stderr"])
+def test_a_module_that_did_not_run_is_told_with_the_end_of_its_output(stream: str) -> None:
+    result = {"msg": "MODULE FAILURE\nSee stdout/stderr for the exact error", "module_stdout": "", "module_stderr": "x"}
+    told = probes.facts_of({**result, stream: "Traceback:\nsh: python3: not found\n\n"})["unreachable"]
+    assert told == "MODULE FAILURE See stdout/stderr for the exact error: sh: python3: not found"
+    plain = probes.facts_of({"msg": "the interpreter was not found", "module_stdout": "sh: not found"})
+    assert plain["unreachable"] == "the interpreter was not found"
+
+
 def test_pings_of_a_later_task_join_the_facts() -> None:
     ping = {"phy_id": 0, "method": "hccs", "address": "203.0.113.1", "ok": True, "reason": None}
     result = {"facts": {"hccn": {"chips": [1], "pings": []}}, "timing": {"total_s": 2.0}}
