@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -12,7 +13,13 @@ from typing import Any
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import commands, report, report_html, rules
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import (
+    commands,
+    report,
+    report_html,
+    report_json,
+    rules,
+)
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.findings import ERROR, Finding
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.planner import plan
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import (
@@ -23,6 +30,8 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables i
 
 #: All that is read; the SSH address finds the way to a peer.
 _READ = {*VARIABLES, *OF_ROLES, "ansible_host"}
+#: Columns of the table. Asked while this is imported, before a worker has no terminal any more; a log has no columns.
+_WIDTH = min(160, shutil.get_terminal_size((120, 24)).columns)
 #: Names of the two files of a report, in the folder that the user names.
 _REPORT = "preflight"
 
@@ -67,10 +76,10 @@ class ActionModule(ActionBase):
         if arguments["show"] == "plan":
             # Not returned besides: Ansible takes longer to carry the plan of a large cluster around than it takes to
             # make it.
-            self._display.display(f"{commands.describe(made)}\n{report.terminal(findings)}")
+            self._display.display(f"{commands.describe(made)}\n{report.terminal(findings, _WIDTH)}")
             return result
         if arguments["show"] == "findings":
-            self._display.display(report.terminal(findings))
+            self._display.display(report.terminal(findings, _WIDTH))
         if arguments["report_dir"]:
             written = self._write_report(Path(arguments["report_dir"]), made, facts, verdict)
             result |= {"report": str(written) if written else None}
@@ -82,13 +91,16 @@ class ActionModule(ActionBase):
         """The page's path. A report that cannot be written is no reason to stop a deployment."""
         page = folder / f"{_REPORT}.html"
         made_at = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
-        data = report.as_json(made, verdict.findings, verdict.passed, facts) | {"made_at": made_at}
         try:
+            data = report_json.as_json(made, verdict.findings, verdict.passed, facts, verdict.skipped)
+            text = report_html.html(made, facts, verdict.findings, made_at)
             folder.mkdir(parents=True, exist_ok=True)
-            page.write_text(report_html.html(made, facts, verdict.findings, made_at), encoding="utf-8")
-            page.with_suffix(".json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-        except OSError as error:
-            self._display.warning(f"The report was not written: {error}")
+            # What hosts say may be no UTF-8.
+            page.write_text(text, encoding="utf-8", errors="backslashreplace")
+            text = json.dumps(data | {"made_at": made_at}, indent=1)
+            page.with_suffix(".json").write_text(f"{text}\n", encoding="utf-8")
+        except Exception as error:  # odd facts as well as a full disk: the verdict stands without its page
+            self._display.warning(f"The report was not written: {type(error).__name__}: {error}")
             return None
         self._display.display(f"Report: {page.resolve()} (for machines: {_REPORT}.json beside it)")
         return page.resolve()

@@ -26,7 +26,8 @@ PLAN_RULES: Mapping[str, str] = {
     "were forgotten.",
     "port-moved": "A default port gives way to a stated one, or to another default, of the same host. Clients and "
     "firewalls that count on the default want to know.",
-    "no-hosts": "A role without hosts cannot be served.",
+    "no-hosts": "A role without hosts cannot be served. Which roles there are the profile says, and pd_groups in which "
+    "groups of the inventory their hosts are.",
     "one-proxy": "Upstream's proxies keep the load of the backends to themselves, so two of them would fight.",
     "model-path": "Every engine reads the model from a folder on its own host; nothing here copies weights.",
     "address-not-ipv4": "MemFabric wants a numeric IPv4 address that the peer can reach, and upstream's proxies write "
@@ -56,7 +57,7 @@ PLAN_RULES: Mapping[str, str] = {
     "prepend-paths": "Only search paths can be prepended to, and what is prepended is taken literally.",
     "environment": "The environment file is taken literally: no variable is expanded, no search path replaced, nothing "
     "overridden that the plan decides.",
-    "port-range": "A range of ports reaches beyond 65535.",
+    "port-range": "A range of ports reaches beyond 65535, the last port there is, so its end cannot be bound.",
     "meta-host": "MetaService runs on one of the cluster's hosts.",
     "gather-without-graphs": "The fork gathers small packets outside captured graphs only and falls back to single "
     "copies inside them, so decode runs eagerly while the gather is on.",

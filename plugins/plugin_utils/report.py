@@ -1,19 +1,20 @@
 # Copyright (c) 2026 vllm_ascend.pd_serving contributors
 # SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
-"""A verdict for people in a terminal and for machines. Pure: no clock, no files."""
+"""What is said of findings wherever they are shown, and the table in a terminal. Pure: no clock, no files."""
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from .findings import ERROR, NOT_CHECKED, SEVERITIES, WARNING, Finding, in_order
 from .rules import RULES
+from .rules.registry import CRASHED
 
-SCHEMA = 1
-#: Hosts named in one line before the rest is only counted.
+#: Hosts, or runs of hosts such as d1 to d32, that stand in the column for them before the rest is only counted.
 MOST_HOSTS = 4
 
 
@@ -24,7 +25,7 @@ class Row:
     severity: str
     rules: tuple[str, ...]
     hosts: tuple[str, ...]  # empty: the whole cluster
-    title: str
+    title: str  # empty where the finding is not what the title says: not checked, or the rule crashed
     finding: Finding
 
     @property
@@ -35,8 +36,25 @@ class Row:
     def place(self) -> str:
         if not self.hosts:
             return "cluster"
-        shown = ", ".join(self.hosts[:MOST_HOSTS])
-        return shown if len(self.hosts) <= MOST_HOSTS else f"{shown} and {len(self.hosts) - MOST_HOSTS} more"
+        shown = runs(self.hosts)
+        rest = f" and {len(shown) - MOST_HOSTS} more" if len(shown) > MOST_HOSTS else ""
+        return ", ".join(shown[:MOST_HOSTS]) + rest
+
+
+def runs(hosts: Sequence[str]) -> list[str]:
+    """Hosts that only count up as one: ``d1, d2, d3, x`` -> ``d1 to d3, x``."""
+    found: list[list[str]] = []
+    for host in hosts:
+        if found and _next(found[-1][-1]) == host:
+            found[-1].append(host)
+        else:
+            found.append([host])
+    return [part for run in found for part in ([f"{run[0]} to {run[-1]}"] if len(run) > 2 else run)]
+
+
+def _next(host: str) -> str:
+    match = re.search(r"[0-9]+$", host)
+    return f"{host[: match.start()]}{int(match[0]) + 1:0{len(match[0])}}" if match else ""
 
 
 def as_findings(findings: Iterable[Finding | Mapping[str, Any]]) -> list[Finding]:
@@ -55,7 +73,7 @@ def counts(findings: Sequence[Finding]) -> dict[str, int]:
 
 def counted(number: int, word: str) -> str:
     """``1 error``, ``2 errors``; what has no plural stays."""
-    return f"{number} {word}{'s' if number != 1 and word in (ERROR, WARNING) else ''}"
+    return f"{number} {word}{'s' if number != 1 and word in (ERROR, WARNING, 'check') else ''}"
 
 
 def conclusion(findings: Sequence[Finding]) -> str:
@@ -64,22 +82,41 @@ def conclusion(findings: Sequence[Finding]) -> str:
     if number[ERROR]:
         verb = "is" if number[ERROR] == 1 else "are"
         return f"Not ready: nothing is started until {counted(number[ERROR], ERROR)} {verb} mended or waived."
+    waived = counted(sum(1 for one in findings if one.waived and one.severity == ERROR), ERROR)
+    but = "" if waived.startswith("0 ") else f" ({waived} waived)"
     if number[NOT_CHECKED]:
-        return f"No error found, but {number[NOT_CHECKED]} checks could not be made."
+        return f"No error found{but}, but {counted(number[NOT_CHECKED], 'check')} could not be made."
     if number[WARNING]:
-        return f"Ready to launch, with {counted(number[WARNING], WARNING)}."
-    return "Ready to launch."
+        return f"Ready to launch, with {counted(number[WARNING], WARNING)}{but}."
+    return f"Ready to launch{but}."
 
 
 def rows(findings: Iterable[Finding]) -> list[Row]:
     """What a person reads: equal findings of several hosts once, unchecked rules by their reason."""
     groups: dict[tuple[Any, ...], list[Finding]] = {}
     for finding in findings:
-        if finding.severity == NOT_CHECKED and not finding.waived:
-            groups.setdefault((NOT_CHECKED, _reason(finding)), []).append(finding)
+        if _unchecked(finding):
+            fact, rest = _fact(_reason(finding))  # one face of a probe brings many facts
+            groups.setdefault((NOT_CHECKED, fact.partition(".")[0], rest), []).append(finding)
         else:
             groups.setdefault((replace(finding, host=""),), []).append(finding)
-    return [_row(members) for members in groups.values()]
+    merged: dict[tuple[Any, ...], list[Finding]] = {}
+    for key, members in groups.items():
+        if _unchecked(members[0]):  # of another host the same reason has another name in it
+            key = (*key[:2], _anonymous(key[2], _owner(members).host))
+        merged.setdefault(key, []).extend(members)
+    return [_row(members) for members in merged.values()]
+
+
+def _unchecked(finding: Finding) -> bool:
+    return finding.severity == NOT_CHECKED and not finding.waived
+
+
+def printable(text: str) -> str:
+    """Text of hosts as it may be shown: what would steer a terminal or cannot be written stands escaped."""
+    return "".join(
+        one if one.isprintable() or one.isspace() else one.encode("unicode_escape").decode("ascii") for one in text
+    )
 
 
 def heading(title: str) -> str:
@@ -97,17 +134,43 @@ def _reason(finding: Finding) -> str:
     return finding.found.removeprefix(f"{_title(finding)}: ")
 
 
+def _anonymous(reason: str, host: str) -> str:
+    return re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", "each of them", reason) if host else reason
+
+
+def _owner(members: Sequence[Finding]) -> Finding:
+    """The first that is about a host: rules about the whole cluster miss facts of hosts, too."""
+    return next((one for one in members if one.host), members[0])
+
+
+def _fact(reason: str) -> tuple[str, str]:
+    """``host.arch of p1 is not known`` in two; whatever else is said is the rest."""
+    match = re.match(r"\w+(\.\w+)+(?= of .* is not known)", reason)
+    return (match[0], reason[match.end() :]) if match else ("", reason)
+
+
 def _row(members: Sequence[Finding]) -> Row:
     first = members[0]
-    unchecked = first.severity == NOT_CHECKED and not first.waived
-    identifiers = tuple(dict.fromkeys(finding.rule for finding in members))
-    shown = replace(first, found=_reason(first)) if unchecked else first
+    unchecked = _unchecked(first)
+    hosts = tuple(dict.fromkeys(finding.host for finding in members if finding.host))
+    found = first.found
+    if unchecked:
+        rest = _fact(_reason(_owner(members)))[1]
+        facts = ", ".join(dict.fromkeys(_fact(_reason(one))[0] for one in members))
+        found = facts + (_anonymous(rest, _owner(members).host) if len(hosts) > 1 else rest)
     return Row(
         severity="waived" if first.waived else first.severity,
-        rules=identifiers,
-        hosts=tuple(dict.fromkeys(finding.host for finding in members if finding.host)),
-        title="" if len(identifiers) > 1 else _title(first),
-        finding=shown,
+        rules=tuple(dict.fromkeys(finding.rule for finding in members)),
+        hosts=tuple(map(printable, hosts)),
+        title="" if unchecked or found.startswith(CRASHED) else _title(first),
+        finding=replace(
+            first,
+            **{
+                name: printable(text)
+                for name, text in {**first.as_dict(), "found": found}.items()
+                if name in ("found", "right", "mend", "waived")
+            },
+        ),
     )
 
 
@@ -119,9 +182,9 @@ def terminal(findings: Iterable[Finding | Mapping[str, Any]], width: int = 120) 
     ordered = as_findings(findings)
     table = [(row.severity, row.rule, row.place, _text(row)) for row in rows(ordered)]
     head = ("SEVERITY", "RULE", "HOST")
-    columns = [max(len(line[n]) for line in [*table, (*head, [])]) for n in range(3)]
-    columns[2] = min(columns[2], max(10, width // 5))
-    room = max(40, width - sum(columns) - 6)
+    columns = [max(map(cells, column)) for column in zip(head, *(line[:3] for line in table), strict=True)]
+    columns[2] = min(columns[2], max(10, min(width // 5, width - 36 - sum(columns[:2]))))
+    room = max(30, width - sum(columns) - 6)
     lines = []
     if table:
         lines += [
@@ -142,63 +205,55 @@ def _text(row: Row) -> list[str]:
     text += [f"right: {finding.right}"] if finding.right else []
     text += [f"mend: {finding.mend}"] if finding.mend else []
     text += [f"waived: {finding.waived}"] if finding.waived else []
-    return [*text, "not checked: " + ", ".join(row.rules)] if len(row.rules) > 1 else text
+    if row.severity == NOT_CHECKED:
+        only = f"{row.rules[0]}: {_title(finding)}" if len(row.rules) == 1 else ", ".join(row.rules)
+        text.append(f"not checked: {only}")
+    if len(runs(row.hosts)) > MOST_HOSTS:
+        text.append(f"hosts: {', '.join(runs(row.hosts))}")
+    return text
 
 
 def _wrapped(row: tuple[str, str, str, list[str]], columns: Sequence[int], room: int) -> list[str]:
-    host = textwrap.wrap(row[2], columns[2]) or [""]
-    text = [
-        line
-        for number, part in enumerate(row[3])
-        for line in textwrap.wrap(
-            part, room, subsequent_indent="  " if number else "", break_long_words=False, break_on_hyphens=False
-        )
-    ]
+    host = wrap(row[2], columns[2], cut=True)
+    text = [line for number, part in enumerate(row[3]) for line in wrap(part, room, "  " if number else "")]
     lines = []
     for number in range(max(len(host), len(text))):
-        cells = [row[0] if not number else "", row[1] if not number else "", host[number] if number < len(host) else ""]
-        lines.append(_line(cells, columns, text[number] if number < len(text) else ""))
+        first = [row[0] if not number else "", row[1] if not number else "", host[number] if number < len(host) else ""]
+        lines.append(_line(first, columns, text[number] if number < len(text) else ""))
     return lines
 
 
-def _line(cells: Sequence[str], columns: Sequence[int], last: str) -> str:
-    return "  ".join([*(cell.ljust(width) for cell, width in zip(cells, columns, strict=True)), last]).rstrip()
+def _line(first: Sequence[str], columns: Sequence[int], last: str) -> str:
+    padded = (one + " " * (width - cells(one)) for one, width in zip(first, columns, strict=True))
+    return "  ".join([*padded, last]).rstrip()
 
 
-# ---- machines ----
+def cells(text: str) -> int:
+    """Columns of a terminal that a text takes: Chinese characters take two, accents on their own none."""
+    return sum(2 if _wide(one) else 0 if unicodedata.combining(one) else 1 for one in text)
 
 
-def as_json(
-    plan: Mapping[str, Any],
-    findings: Iterable[Finding | Mapping[str, Any]],
-    passed: Sequence[str] = (),
-    facts: Mapping[str, Mapping[str, Any]] | None = None,
-) -> dict[str, Any]:
-    """Stable keys, plain types. ``reasons``: by host and face what could not be read, and why.
-
-    ``probes``: per host where its probe's time went (seconds, by face and by tool)."""
-    ordered = as_findings(findings)
-    return {
-        "schema": SCHEMA,
-        "profile": plan.get("profile"),
-        "versions": plan.get("versions"),
-        "model": plan.get("model"),
-        "ready": not any(finding.stops for finding in ordered),
-        "conclusion": conclusion(ordered),
-        "counts": counts(ordered),
-        "findings": [finding.as_dict() for finding in ordered],
-        "passed": list(passed),
-        "hosts": plan.get("hosts") or {},
-        "ports": plan.get("ports") or [],
-        "reasons": {host: why for host, seen in (facts or {}).items() if (why := _reasons(seen))},
-        "probes": {host: seen["timing"] for host, seen in (facts or {}).items() if seen.get("timing")},
-    }
+def _wide(character: str) -> bool:
+    return unicodedata.east_asian_width(character) in "WF"
 
 
-def _reasons(seen: Mapping[str, Any]) -> dict[str, list[str]]:
-    """What the probe of a host could not read, by face; each model folder is one."""
-    models = seen.get("model")
-    faces = {**seen, **(models if isinstance(models, Mapping) else {})}
-    return {
-        name: list(face["reasons"]) for name, face in faces.items() if isinstance(face, Mapping) and face.get("reasons")
-    }
+def wrap(text: str, width: int, indent: str = "", cut: bool = False) -> list[str]:
+    """Lines of at most ``width`` cells, later ones indented; words stay whole (paths are copied) unless ``cut``."""
+    lines = [""]
+    for space, piece in _pieces(text, width if cut else 0):
+        start = lines[-1] + " " * (space and lines[-1] not in ("", indent))
+        if start.strip() and cells(start + piece) > width:
+            lines.append(indent + piece)
+        else:
+            lines[-1] = start + piece
+    return lines
+
+
+def _pieces(text: str, most: int) -> Iterator[tuple[bool, str]]:
+    """(whether a space stands before, text) of all between which a line may end: words and Chinese characters."""
+    for word in text.split():
+        found = re.findall(r"[\u1100-\uffff\U00010000-\U0003ffff]|[\0-\u10ff]+", word)
+        if most:
+            found = [part[at : at + most] for part in found for at in range(0, len(part), most)]
+        for number, part in enumerate(found):
+            yield not number, part

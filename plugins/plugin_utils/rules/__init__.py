@@ -26,7 +26,7 @@ from . import (
     sparse_kv,
     versions,
 )
-from .explain import NoSuchRule, explain, rule_id
+from .explain import NoSuchRule, about, explain, rule_id
 from .registry import RULES, Problem, Rule, Verdict, judge
 
 # Part of an id -> where its rules stand.
@@ -56,4 +56,16 @@ def evaluate(plan: Mapping[str, Any], facts: Mapping[str, Mapping[str, Any]] | N
     return list(judge(plan, facts or None).findings)
 
 
-__all__ = ["AREAS", "RULES", "NoSuchRule", "Problem", "Rule", "Verdict", "evaluate", "explain", "judge", "rule_id"]
+__all__ = [
+    "AREAS",
+    "RULES",
+    "NoSuchRule",
+    "Problem",
+    "Rule",
+    "Verdict",
+    "about",
+    "evaluate",
+    "explain",
+    "judge",
+    "rule_id",
+]

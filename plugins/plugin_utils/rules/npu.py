@@ -306,7 +306,7 @@ def hbm_left_over(ctx: Context, host: str) -> Iterator[Problem]:
 
 @rule("PD-NPU-013", ERROR, "engines of a host share a chip", per="host", source="collection")
 def chips_disjoint(ctx: Context, host: str) -> Iterator[Problem]:
-    """Each chip serves one engine."""
+    """Each chip serves one engine: a second one counts on the same memory, and there is not enough for both."""
     seen: dict[int, str] = {}
     for engine in ctx.on(host):
         shared = [number for number in engine.devices if number in seen]

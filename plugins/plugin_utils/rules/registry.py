@@ -24,7 +24,21 @@ DOC = "docs/rules.md"
 REPORT = "report it: the plan made this, not you"
 
 #: What to do where the probe could not tell.
-WHY = "see the host's errors here, and in preflight.json, reasons, what its probe could not read"
+WHY = (
+    "see the host's errors here, and under Hosts in preflight.html (in preflight.json, reasons) what its probe could "
+    "not read"
+)
+
+#: How the finding of a rule begins that crashed: no verdict, whatever its title says.
+CRASHED = "the rule itself failed"
+
+#: What is found about waivers themselves.
+WAIVERS: Mapping[str, str] = {
+    "PD-WAIVE-001": "A waiver says why a finding does not matter here; whoever reads the report later must be able to "
+    "judge that. Without a reason it waives nothing.",
+    "PD-WAIVE-002": "A waiver for nothing hides nothing today and a real problem tomorrow: the id is misspelt, or what "
+    "it was for is mended.",
+}
 
 #: The unit that a rule is asked about: once, or once for each host, instance, engine, or container of engines.
 SCOPES = ("cluster", "host", "instance", "service", "engine")
@@ -143,7 +157,7 @@ def _ask(one: Rule, context: Context) -> Iterator[Finding]:
                 one,
                 WARNING if one.severity != ERROR else ERROR,
                 host,
-                f"the rule itself failed: {type(error).__name__}: {error}{where}",
+                f"{CRASHED}: {type(error).__name__}: {error}{where}",
                 right="a verdict",
                 mend=f"report it; to go on without, waive it: pd_waived_rules: {{{one.id}: REASON}}",
             )

@@ -190,18 +190,13 @@ def test_explanation_has_this_clusters_numbers() -> None:
     plan, facts = cluster("sparse")
     findings = list(rules.judge(plan, facts).findings)
     text = rules.explain("pd-sparse-011", plan, facts, findings)
-    for part in (
-        "4 requests x 1032 + 1 = 4129",
-        "35.519 GiB",
-        "4.500 x 7.812 GiB (pinned)",
-        "preempts",
-        "nothing found",
-    ):
+    for part in ("(132096 tokens / 128) + 1 = 4129", "35.519 GiB", "preempts", "nothing found"):
         assert part in text
-    assert "layers share buffers: 42.968 / 15.25 = 2.818 GiB" in text
+    assert "4.500 x 7.812 GiB (pinned)" in rules.explain("PD-SPARSE-012", plan, facts, findings)
+    assert "layers share buffers: 42.968 / 15.25 = 2.818 GiB" in rules.explain("PD-MEM-002", plan, facts, findings)
     plan["settings"]["pd_dram_gate"] = "planned"
-    assert "pool        = 35.519 GiB of dram_size_per_dp_GB 36, limited by workload" in rules.explain(
-        "PD-SPARSE-011", plan, facts, findings
+    assert "pool         = 35.519 GiB of dram_size_per_dp_GB 36, limited by workload" in rules.explain(
+        "PD-SPARSE-012", plan, facts, findings
     )
     assert "29181" in rules.explain("PD-PORT-001", plan, facts, findings)
     assert "PD-SPARSE-011" in rules.explain("PD-SPARS-011", plan, facts, findings)
@@ -213,7 +208,7 @@ def test_what_the_planner_finds_is_explained_too() -> None:
     plan, facts = cluster("sparse")
     finding = Finding("port-range", ERROR, "d1", "65530-65545", "up to 65535", "another base")
     text = rules.explain("Port-Range", plan, facts, [finding])
-    assert text.startswith("port-range\n") and PLAN_RULES["port-range"] in text
+    assert text.startswith("port-range\n") and PLAN_RULES["port-range"] in text and "Source: " in text
     assert "error: d1: 65530-65545" in text
 
 

@@ -14,7 +14,7 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import _hcc
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import rules
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.findings import ERROR, NOT_CHECKED, Finding
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.planner import plan as make_plan
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.report import as_json
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.report_json import as_json
 from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.clusters import (
     CLUSTERS,
     ONE_PAIR,
