@@ -151,11 +151,14 @@ def device_page_bytes(inp: SizingInput) -> int:
     return ceil_div(inp.block_size * (indexer + main), inp.pipeline_parallel_size)
 
 
-def recommended_topk_buffer_size(inp: SizingInput) -> int | None:
+def usual_topk_buffer_size(index_topk: int, block_size: int) -> int:
     """Twice ``index_topk``, rounded up to whole blocks (SKO refuses anything else, after the pool is allocated)."""
-    if not inp.index_topk:
-        return None
-    return ceil_div(2 * inp.index_topk, inp.block_size) * inp.block_size
+    return ceil_div(2 * index_topk, block_size) * block_size
+
+
+def recommended_topk_buffer_size(inp: SizingInput) -> int | None:
+    """What ``auto`` takes; ``None`` without sparse attention."""
+    return usual_topk_buffer_size(inp.index_topk, inp.block_size) if inp.index_topk else None
 
 
 def hot_buffer_bytes(inp: SizingInput) -> int:

@@ -8,6 +8,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+#: Names of the number of experts (vllm/transformers_utils/model_arch_config_convertor.py get_num_experts); probes bring
+#: them along.
+EXPERTS = ("num_experts", "moe_num_experts", "n_routed_experts", "num_local_experts")
+
 
 def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """The language model's part of a ``config.json``; multimodal models nest it."""
@@ -23,7 +27,9 @@ def number(text: Mapping[str, Any], name: str, otherwise: int = 0) -> int:
     value = text.get(name)
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value):
         value = int(value)
-    return int(value) if isinstance(value, (int, float)) and 0 < value < 2**31 else otherwise
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return otherwise
+    return int(value) if 0 < value < 2**31 else otherwise
 
 
 def longest_length(text: Mapping[str, Any]) -> int | None:
@@ -65,14 +71,24 @@ def effective_indexer_types(text: Mapping[str, Any]) -> tuple[str, ...] | None:
     return tuple(result)
 
 
+def experts_of(text: Mapping[str, Any]) -> int:
+    """How many experts each layer chooses from; 0 for a dense model."""
+    for name in EXPERTS:
+        stated = text.get(name)
+        found = number({name: stated[0] if isinstance(stated, list) and stated else stated}, name)
+        if found:
+            return found
+    return 0
+
+
 def expert_weight_share(text: Mapping[str, Any]) -> float:
     """Part of all parameters that routed experts are, from the shapes in ``config.json``; 0 for a dense model."""
-    experts = number(text, "n_routed_experts") or number(text, "num_experts")
+    experts = experts_of(text)
     hidden = number(text, "hidden_size")
     layers = number(text, "num_hidden_layers")
     if not (experts and hidden and layers):
         return 0.0
-    per_expert = 3 * hidden * number(text, "moe_intermediate_size")
+    per_expert = 3 * hidden * number(text, "moe_intermediate_size", number(text, "intermediate_size"))
     dense_layers = number(text, "first_k_dense_replace")
     routed = experts * per_expert * (layers - dense_layers)
     shared = number(text, "n_shared_experts") * per_expert * (layers - dense_layers)

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.layers import merge
@@ -76,6 +76,14 @@ def misshapen(options: Mapping[str, Any]) -> list[str]:
         for name in MAPPINGS
         if options.get(name) is not None and not isinstance(options[name], allowed.get(name, Mapping))
     ]
+
+
+def misshapen_inside(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Path and value of what vllm-ascend reads of additional-config as a mapping (all ``*_config``) and is none."""
+    additional = options.get("additional-config")
+    for key, value in additional.items() if isinstance(additional, Mapping) else ():
+        if str(key).endswith("_config") and value is not None and not isinstance(value, Mapping):
+            yield f"additional-config.{key}", value
 
 
 def misstated(options: Mapping[str, Any], table: OptionTable) -> dict[str, tuple[str, str]]:

@@ -15,6 +15,7 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.engine_opti
     OWNED,
     engine_options,
     misshapen,
+    misshapen_inside,
     misstated,
     owned,
     parallel_options,
@@ -82,10 +83,10 @@ class UserLayers:
             if name not in OWNED and name not in misshapen(options):
                 found = f"{layer}: {name} is {json.dumps(options[name])[:60]}"
                 draft.report.add("option-value", found, right, mend, host)
-        for name in misshapen(options):
+        for name, value in [*((name, options[name]) for name in misshapen(options)), *misshapen_inside(options)]:
             draft.report.add(
                 "option-mapping",
-                f"{layer}: {name} is {str(options[name])[:60]!r}",
+                f"{layer}: {name} is {str(value)[:60]!r}",
                 "a mapping; it is made into JSON once, at the end",
                 f"write {name} as a YAML mapping",
                 host,

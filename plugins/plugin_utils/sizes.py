@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,8 +16,13 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.facts impor
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.settings import AUTO
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.topology import Instance
 
-#: Options of ``vllm serve`` that decide sizes; those that are left out have vLLM's own values in ``SizingInput``.
-_WHOLE = ("block-size", "max-model-len", "max-num-seqs", "max-num-batched-tokens")
+#: Options of ``vllm serve`` that decide sizes, with the least that vLLM takes; those that are left out have vLLM's own
+#: values in ``SizingInput``. max-model-len -1 and auto mean "as much as fits".
+LEAST = {"max-num-seqs": 1, "max-num-batched-tokens": 1, "max-model-len": -1, "block-size": 1}
+#: Nobody means more, and floating point numbers end somewhere.
+MOST = 1 << 63
+#: Those that vLLM's parser also takes in forms such as 128k; to the others that is no number.
+_SHORT = ("max-num-batched-tokens", "max-model-len")
 _MULTIPLES = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -25,9 +30,9 @@ def whole(value: Any) -> int | None:
     """A whole number as vLLM reads it, so that ``128k`` and ``64K`` are 128000 and 65536; ``None`` if it is none."""
     if isinstance(value, bool) or value is None:
         return None
-    if isinstance(value, (int, float)):
-        return int(value) if value == int(value) else None
-    match = re.fullmatch(r"(-?\d+(?:\.\d+)?)([kmgtKMGT]?)", str(value).strip())
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else None
+    match = re.fullmatch(r"(-?\d{1,30}(?:\.\d+)?)([kmgtKMGT]?)", str(value).strip())
     if match is None or ("." in match.group(1) and match.group(2) not in tuple("kmgt")):
         return None
     return int(float(match.group(1)) * _MULTIPLES[match.group(2)]) if match.group(2) else int(match.group(1))
@@ -39,6 +44,24 @@ def fraction(value: Any) -> float | None:
         return None if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
         return None
+
+
+def wrong_numbers(options: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Path and value of each option that decides sizes and is no number that vLLM takes: no size follows from it."""
+    share = options.get("gpu-memory-utilization")
+    if share is not None and not 0 < (fraction(share) or 0) <= 1:
+        yield ("gpu-memory-utilization",), share
+    for name, least in LEAST.items():
+        value = options.get(name)
+        if value is None or (name == "max-model-len" and str(value).strip().lower() == "auto"):
+            continue
+        number = None if isinstance(value, float) else whole(value)
+        if not number or not least <= number < MOST or (name not in _SHORT and not str(value).strip().isdecimal()):
+            yield (name,), value
+    speculative = options.get("speculative-config")
+    tokens = speculative.get("num_speculative_tokens") if isinstance(speculative, Mapping) else None
+    if tokens is not None and (whole(tokens) or 0) < 1:
+        yield ("speculative-config", "num_speculative_tokens"), tokens
 
 
 def layerwise_buffers(kv_config: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,7 +96,7 @@ def sizing_input(
     speculative = speculative if isinstance(speculative, Mapping) else {}
     additional = additional if isinstance(additional, Mapping) else {}
     offload = additional.get("sparse_kv_offload_config")
-    stated: dict[str, Any] = {name.replace("-", "_"): whole(options.get(name)) for name in _WHOLE}
+    stated: dict[str, Any] = {name.replace("-", "_"): whole(options.get(name)) for name in LEAST}
     stated["gpu_memory_utilization"] = fraction(options.get("gpu-memory-utilization"))
     stated = {name: value for name, value in stated.items() if value is not None and value > 0}
     if "mtp" not in str(speculative.get("method", "mtp")):
@@ -119,7 +142,7 @@ def offload_sizes(
     """Sizes of one instance. The first host that has seen the model speaks for all; the smallest memory decides."""
     config = next((known for seen in facts if (known := seen.model_config(model_path))), None)
     sizing: Sizing | None = None
-    if config is not None:
+    if config is not None and not any(wrong_numbers(options)):
         memory = [seen.available_memory_bytes for seen in facts]
         hbm = [seen.hbm_bytes for seen in facts]
         sizing = size(

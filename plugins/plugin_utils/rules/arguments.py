@@ -4,16 +4,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from ..findings import ERROR, WARNING
-from ..sizes import fraction, whole
+from ..sizes import fraction, wrong_numbers
 from .context import Context, Engine
 from .keys import unknown_keys
 from .registry import Problem, rule
 
-#: Options that are whole numbers, with the least that vLLM takes; max-model-len -1 and auto mean "as much as fits".
-LEAST = {"max-num-seqs": 1, "max-num-batched-tokens": 1, "max-model-len": -1, "block-size": 1}
 #: What ascend_config.py of vllm-ascend 0.22.1rc1 and 0.26.0rc1 reads of additional-config.
 ADDITIONAL_KEYS = (
     *("SLO_limits_for_dynamic_batch", "ascend_compilation_config", "ascend_fusion_config", "ascend_log_path"),
@@ -34,11 +32,6 @@ ADDITIONAL_KEYS = (
 ALIKE = 0.8
 
 
-def place(engine: Engine, *path: str) -> str:
-    """The variable in which the user states an option, or a key in it."""
-    return engine.stated_in(".".join(path), default=f"{engine.role}_vllm_args")
-
-
 @rule(
     "PD-ARG-001",
     ERROR,
@@ -57,7 +50,7 @@ def whole_prompts(ctx: Context, engine: Engine) -> Iterator[Problem]:
         yield Problem(
             f"max-num-batched-tokens {tokens}, max-model-len {length}, chunked prefill off",
             f"max-num-batched-tokens {length}",
-            f"set it in {engine.role}_vllm_args, or enable-chunked-prefill: true",
+            f"set it in {engine.place('max-num-batched-tokens')}, or enable-chunked-prefill: true",
         )
 
 
@@ -77,7 +70,7 @@ def one_token_each(ctx: Context, engine: Engine) -> Iterator[Problem]:
         yield Problem(
             f"max-num-batched-tokens {tokens}, max-num-seqs {requests}",
             f"max-num-batched-tokens {requests} or more",
-            f"set it in {engine.role}_vllm_args",
+            f"set it in {engine.place('max-num-batched-tokens')}",
         )
 
 
@@ -90,29 +83,17 @@ def one_token_each(ctx: Context, engine: Engine) -> Iterator[Problem]:
 )
 def numbers(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """gpu-memory-utilization is a share, above 0 and at most 1. The others, among them num_speculative_tokens of
-    speculative-config, are whole numbers, which vLLM also takes in forms such as 128k (128000) and 64K (65536).
+    speculative-config, are whole numbers. max-model-len and max-num-batched-tokens vLLM also takes in forms such as
+    128k (128000) and 64K (65536).
+
+    Sizes that follow from such a value are neither computed nor checked until it is corrected.
     """
-
-    def mend(*path: str) -> str:
-        return f"correct it in {place(engine, *path)}"
-
-    share = engine.args.get("gpu-memory-utilization")
-    if share is not None and not 0 < (fraction(share) or 0) <= 1:
-        percent = fraction(share)
-        right = f"{percent / 100:g}" if percent is not None and 1 < percent <= 100 else "above 0, at most 1"
-        yield Problem(f"gpu-memory-utilization {share}", right, mend("gpu-memory-utilization"))
-    for name, least in LEAST.items():
-        value = engine.args.get(name)
-        if value is None or (name == "max-model-len" and value == "auto"):
-            continue
-        number = whole(value)
-        if number is None or number < least or number == 0:
-            yield Problem(f"{name} {value!r}", f"a whole number from {max(1, least)}", mend(name))
-    speculative = engine.args.get("speculative-config")
-    tokens = speculative.get("num_speculative_tokens") if isinstance(speculative, Mapping) else None
-    if tokens is not None and (whole(tokens) or 0) < 1:
-        where = mend("speculative-config", "num_speculative_tokens")
-        yield Problem(f"num_speculative_tokens {tokens!r}", "a whole number from 1", where)
+    for path, value in wrong_numbers(engine.args):
+        right = "a whole number from 1"
+        if path == ("gpu-memory-utilization",):
+            percent = fraction(value)
+            right = f"{percent / 100:g}" if percent is not None and 1 < percent <= 100 else "above 0, at most 1"
+        yield Problem(f"{path[-1]} {value!r}", right, f"correct it in {engine.place(*path)}")
 
 
 @rule(
@@ -129,4 +110,4 @@ def additional_keys(ctx: Context, engine: Engine) -> Iterator[Problem]:
     for key, near in unknown_keys(engine.additional, ADDITIONAL_KEYS, ALIKE):
         if near is not None:
             severity = ERROR if near == "sparse_kv_offload_config" else None
-            yield Problem(key, near, f"mend the key in {place(engine, 'additional-config', key)}", severity=severity)
+            yield Problem(key, near, f"mend the key in {engine.place('additional-config', key)}", severity=severity)

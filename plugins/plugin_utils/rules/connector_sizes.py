@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from ...module_utils._sizing_model import number
 from .. import connectors as kinds
 from ..findings import ERROR, WARNING
 from ..sizes import whole
@@ -126,7 +127,7 @@ def context_parallel(ctx: Context, engine: Engine) -> Iterator[Problem]:
         yield Problem(
             f"cp-kv-cache-interleave-size {interleave}, block-size {block}",
             str(block),
-            f"set it in {engine.role}_vllm_args",
+            f"set it in {engine.place('cp-kv-cache-interleave-size')}",
         )
     if engine.tp % engine.dcp:
         yield Problem(f"TP {engine.tp}, DCP {engine.dcp}", "TP a multiple of DCP", f"set {engine.role}_parallel")
@@ -139,7 +140,7 @@ def context_parallel(ctx: Context, engine: Engine) -> Iterator[Problem]:
             f"{engine.tp}",
             f"set decode_context_parallel_size in {engine.role}_parallel, or 1",
         )
-    heads = int(config.get("num_key_value_heads") or 0)
+    heads = number(config, "num_key_value_heads")
     if heads and not config.get("kv_lora_rank") and engine.dcp > max(1, engine.tp // heads):
         most = max(1, engine.tp // heads)
         yield Problem(
@@ -230,6 +231,6 @@ def layers_of_stages(ctx: Context, prefill: Engine, text: str | None) -> list[in
     """Layers of each of prefill's pipeline stages as written, else as vLLM splits them (``get_pp_indices``)."""
     if text:
         return [whole(number) for number in text.split(",")]
-    layers = int(ctx.model_config(prefill.host).get("num_hidden_layers") or 0)
+    layers = number(ctx.model_config(prefill.host), "num_hidden_layers")
     share, over = divmod(layers, prefill.pp)
     return [share + (prefill.pp - 1 - over <= stage < prefill.pp - 1) for stage in range(prefill.pp)]

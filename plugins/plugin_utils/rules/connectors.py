@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ...module_utils._sizing_model import number
 from .. import connectors as kinds
 from ..findings import ERROR, INFO, WARNING
 from ..sizes import whole
@@ -271,8 +272,7 @@ def layerwise_buffers(ctx: Context, engine: Engine) -> Iterator[Problem]:
         )
     for name in ("layerwise_num_shared_buffers", "layerwise_prefetch_layers"):
         value = extra.get(name)
-        number = whole(value)
-        if value is not None and (number is None or number < 1):
+        if value is not None and (whole(value) or 0) < 1:
             yield Problem(f"{name} {value!r}", "a number of 1 or more", f"mend it in {extra_place(engine, part, name)}")
     mend = f"mend it in {extra_place(engine, part, 'layerwise_independent_layers')}"
     own = extra.get("layerwise_independent_layers")
@@ -281,7 +281,7 @@ def layerwise_buffers(ctx: Context, engine: Engine) -> Iterator[Problem]:
     if not isinstance(own, list) or any(whole(layer) is None for layer in own):
         yield Problem(f"layerwise_independent_layers {own!r}", "a list of layers, or all", mend)
         return
-    layers = int(ctx.model_config(engine.host).get("num_hidden_layers") or 0)
+    layers = number(ctx.model_config(engine.host), "num_hidden_layers")
     outside = [layer for layer in own if not -layers <= (whole(layer) or 0) < layers]
     if outside:
         yield Problem(f"layerwise_independent_layers {outside}", f"-{layers} to {layers - 1}", mend)
@@ -454,7 +454,7 @@ def recompute_scheduler(ctx: Context, engine: Engine) -> Iterator[Problem]:
         yield Problem(
             f"recompute_scheduler_enable with kv_role {role or 'unset'}",
             "kv_consumer only",
-            f"remove it from {engine.role}_vllm_args",
+            f"remove it from {engine.scheduler_place('recompute_scheduler_enable')}",
             severity=None if role == "kv_producer" else ERROR,
         )
 

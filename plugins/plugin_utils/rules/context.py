@@ -19,21 +19,16 @@ from ...module_utils._sizing_input import (
     DEFAULT_MAX_NUM_SEQS,
     SizingInput,
 )
-from ...module_utils._sizing_model import longest_length, text_config
+from ...module_utils._sizing_model import experts_of, longest_length, number, text_config
 from .. import connectors
 from ..memcache import LOCAL_FILE
-from ..sizes import fraction, sizing_input, whole
+from ..sizes import fraction, sizing_input, whole, wrong_numbers
 
 UNKNOWN = "<unknown"
 #: Facts that no working host shows empty.
 NEVER_EMPTY = ("nic.interfaces", "host.listeners", "host.ulimits")
 #: Prefix of our own containers' names: what they hold is ours to replace, not a clash.
 OWN_CONTAINER = "pd-"
-
-
-#: Names of the number of experts (vllm/transformers_utils/model_arch_config_convertor.py get_num_experts); probes bring
-#: them along.
-EXPERTS = ("num_experts", "moe_num_experts", "n_routed_experts", "num_local_experts")
 
 
 class Missing(Exception):
@@ -120,6 +115,15 @@ class Engine:
     @cached_property
     def container(self) -> Mapping[str, Any]:
         return self.service.get("container") or {}
+
+    def place(self, *path: str) -> str:
+        """The variable in which to mend an option of ``vllm serve``, or a key in it."""
+        return self.stated_in(".".join(path), default=f"{self.role}_vllm_args")
+
+    def scheduler_place(self, name: str) -> str:
+        """The variable in which to mend an option of the scheduler, wherever it stands."""
+        above = "additional-config"
+        return self.stated_in(f"{above}.scheduler_config.{name}", f"{above}.{name}", default=self.place(above))
 
     def size(self, name: str) -> int:
         """A parallel size by its long name."""
@@ -482,8 +486,14 @@ class Context:
 
     def has_experts(self, host: str) -> bool:
         """Whether the model is a mixture of experts."""
+        return experts_of(self.model_config(host)) > 0
+
+    def lacks_for_offload(self, host: str) -> str | None:
+        """What the model has not that sparse KV offload needs, by its name in config.json."""
         config = self.model_config(host)
-        return any(config.get(name) for name in EXPERTS)
+        return next(
+            (name for name in ("index_topk", "index_head_dim", "kv_lora_rank") if not number(config, name)), None
+        )
 
     # ---- sizes ----
 
@@ -497,6 +507,8 @@ class Context:
 
     def sizing_input(self, engine: Engine) -> SizingInput:
         """Sizing of one engine's instance from its own arguments and the facts of its host."""
+        for path, value in wrong_numbers(engine.args):  # PD-ARG-003 tells it; sizes of vLLM's default would pretend
+            raise Missing(f"{path[-1]} of {engine.name} is {value!r}, which vLLM refuses")
         config, weights = self.model_config(engine.host), self.model(engine.host).get("shards") or {}
         pinned = engine.args.get("kv-cache-memory-bytes")
         return sizing_input(
@@ -555,7 +567,7 @@ class Context:
             return None
         try:
             return int(engine.offload.get("dram_size_per_dp_GB", DEFAULT_DRAM_GIB))
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             return None
 
     def memcache_gib(self, engine: Engine) -> int | None:

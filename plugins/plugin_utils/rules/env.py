@@ -98,7 +98,7 @@ def flashcomm(ctx: Context, engine: Engine) -> Iterator[Problem]:
     mend = f"remove it from {engine.role}_env"
     if "enable_flashcomm1" in engine.additional:
         name, value = "enable_flashcomm1", engine.additional["enable_flashcomm1"]
-        mend = f"remove it from {engine.role}_vllm_args"
+        mend = f"remove it from {engine.place('additional-config', name)}"
     if str(value).lower() not in ("1", "true"):
         return
     if engine.tp == 1:
@@ -110,7 +110,7 @@ def flashcomm(ctx: Context, engine: Engine) -> Iterator[Problem]:
         yield Problem(
             f"{name} without enable-expert-parallel",
             "enable-expert-parallel: true",
-            f"set it in {engine.role}_vllm_args",
+            f"set it in {engine.place('enable-expert-parallel')}",
             severity=ERROR,
         )
 

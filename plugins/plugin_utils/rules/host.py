@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from ..facts import find_unknowns, mark
 from ..findings import ERROR, INFO, WARNING
+from ..sizes import wrong_numbers
 from ..variables import TRANSFER_DIR
 from .context import Context, Missing, numbers
 from .registry import Problem, rule
@@ -183,23 +184,41 @@ def archive_room(ctx: Context, host: str) -> Iterator[Problem]:
         )
 
 
-#: What the plan may not know -> the variable that states it, and the faces of the probe that would tell.
-GAPS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "serving address": ("pd_address", ("nic",)),
-    "serving network interface": ("pd_nic", ("nic",)),
-    "path of npu-smi": ("", ("npu",)),
-    "topk_buffer_size": ("pd_topk_buffer_size", ("npu", "host")),
-    "dram_size_per_dp_GB": ("pd_dram_size_per_dp_gb", ("npu", "host")),
-    "kv-cache-memory-bytes": ("pd_kv_cache_memory_bytes", ("npu", "host")),
-    "memcache dram.size": ("memcache_dram_size", ("npu", "host")),
+#: What the plan may not know -> the variable that states it, and the face of the probe that would tell.
+GAPS: Mapping[str, tuple[str, str]] = {
+    "serving address": ("pd_address", "nic"),
+    "serving network interface": ("pd_nic", "nic"),
+    "path of npu-smi": ("", "npu"),
+    "topk_buffer_size": ("pd_topk_buffer_size", "model"),
+    "dram_size_per_dp_GB": ("pd_dram_size_per_dp_gb", "model"),
+    "kv-cache-memory-bytes": ("pd_kv_cache_memory_bytes", "model"),
+    "memcache dram.size": ("memcache_dram_size", "model"),
 }
+
+
+def told(ctx: Context, host: str, face: str) -> bool:
+    """Whether another rule tells why a value is not known."""
+    if face == "nic":
+        return bool((ctx.face(host).get("nic") or {}).get("interfaces"))  # PD-NIC-002
+    if face == "npu":
+        return False
+    try:
+        engines, seen = ctx.on(host), ctx.model(host)
+        return (
+            not seen.get("config")  # PD-MODEL-001
+            or any(any(wrong_numbers(engine.args)) for engine in engines)  # PD-ARG-003
+            or any(engine.offloads and ctx.lacks_for_offload(host) for engine in engines)  # PD-SPARSE-005
+        )
+    except Missing:
+        return False
 
 
 @rule("PD-HOST-012", ERROR, "the plan has a gap", per="cluster", source="collection")
 def gaps(ctx: Context) -> Iterator[Problem]:
     """A service cannot be started with a value that neither the inventory states nor the probe could find.
 
-    A wrong pd_nic or pd_address is told by PD-NIC-002, an unreachable host by PD-HOST-001.
+    What other rules tell is not told again: a wrong pd_nic or pd_address (PD-NIC-002), an unreachable host
+    (PD-HOST-001), and why no size follows from the model (PD-MODEL-001, PD-SPARSE-005) or the options (PD-ARG-003).
     """
     unknowns = ctx.plan.get("unknowns") or []
     marks = set(find_unknowns(ctx.services)) if unknowns else set()
@@ -212,10 +231,10 @@ def gaps(ctx: Context) -> Iterator[Problem]:
         seen = ctx.facts.get(host) or {}
         if not seen or seen.get("unreachable"):
             continue
-        variable, faces = GAPS[what]
-        if "nic" in faces and (seen.get("nic") or {}).get("interfaces"):
+        variable, face = GAPS[what]
+        if told(ctx, host, face):
             continue
-        reasons = [reason for face in faces for reason in ctx.reasons(host, face)]
+        reasons = ctx.reasons(host, face)
         yield Problem(
             f"{what} is not known: {'; '.join(reasons) or 'see what else is wrong with this host'}",
             "known before anything is built",

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...module_utils._sizing_model import longest_length, text_config
+from ...module_utils._sizing_model import longest_length, number, text_config
 from .. import connectors
 from ..findings import ERROR, INFO, WARNING
 from .context import Context, Engine, Missing, covers, targets
@@ -157,8 +157,8 @@ def mounted(ctx: Context, engine: Engine) -> Iterator[Problem]:
 )
 def heads(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """The number of attention heads must be a multiple of the tensor parallel size."""
-    count = ctx.model_config(engine.host).get("num_attention_heads")
-    if count and int(count) % engine.tp:
+    count = number(ctx.model_config(engine.host), "num_attention_heads")
+    if count % engine.tp:
         yield Problem(f"{count} heads, TP {engine.tp}", f"TP that divides {count}", f"set {engine.role}_parallel")
 
 
@@ -177,7 +177,7 @@ def draft_layer(ctx: Context, engine: Engine) -> Iterator[Problem]:
 @rule("PD-MODEL-011", ERROR, "the model does not fit the pipeline", per="instance", source="vLLM get_pp_indices")
 def pipeline(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """There must be at least one layer for each pipeline stage."""
-    layers = int(ctx.model_config(engine.host).get("num_hidden_layers") or 0)
+    layers = number(ctx.model_config(engine.host), "num_hidden_layers")
     if layers and engine.pp > layers:
         yield Problem(f"PP {engine.pp}, {layers} layers", f"{layers} or less", f"set {engine.role}_parallel")
 
@@ -207,3 +207,34 @@ def dense_ranks(ctx: Context, engine: Engine) -> Iterator[Problem]:
             f"data_parallel_size 1, and {engine.dp} instances",
             f"list them in {engine.role}_instances, each with its devices",
         )
+
+
+#: Numbers of config.json that sizes and vllm-ascend's checks are made of; some models list several for others.
+NUMBERS = (
+    *("hidden_size", "num_hidden_layers", "num_nextn_predict_layers", "num_attention_heads", "max_position_embeddings"),
+    *("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "vocab_size"),
+    *("index_topk", "index_head_dim"),
+)
+
+
+@rule(
+    "PD-MODEL-013",
+    ERROR,
+    "a number in config.json is none",
+    per="host",
+    source="vllm-ascend ascend_config.py SparseKVOffloadConfig: topk_buffer_size < index_topk",
+)
+def numbers(ctx: Context, host: str) -> Iterator[Problem]:
+    """A number in quotes, a list, a fraction or a negative number: whoever compares or multiplies it first, fails."""
+    if not ctx.on(host):
+        return
+    config = ctx.model_config(host)
+    for name in NUMBERS:
+        value = config.get(name)
+        if value is not None and (type(value) is not int or not 0 <= value < 2**31):
+            read = number(config, name)
+            yield Problem(
+                f"{name} in config.json is {value!r}",
+                str(read) if read and not isinstance(value, bool) else "a whole number",
+                f"copy config.json of the published model anew to {path_of(ctx)}",
+            )

@@ -212,24 +212,36 @@ def path_mtu(ctx: Context, host: str) -> Iterator[Problem]:
             )
 
 
-def uncovered(no_proxy: str, addresses: list[str]) -> list[str]:
-    """Addresses that a no_proxy list leaves to the proxy; requests and httpx read single addresses, suffixes and
-    CIDR.
+def goes_around(entry: str, address: str) -> bool:
+    """Whether httpx, which asks all that is asked inside the cluster, leaves the proxy out for an address because of
+    this entry of no_proxy (httpx/_utils.py get_environment_proxies, URLPattern): ``*``, the address, or its end behind
+    a dot. ``192.0.2.0/24`` is one address to it, and an entry with a port is for that port alone.
     """
-    entries = [entry.strip() for entry in no_proxy.split(",") if entry.strip()]
-    left = []
-    for address in addresses:
-        for entry in entries:
-            if entry in ("*", address):
-                break
-            try:
-                if ipaddress.ip_address(address) in ipaddress.ip_network(entry, strict=False):
-                    break
-            except ValueError:
-                continue
-        else:
-            left.append(address)
-    return left
+    scheme, separator, rest = entry.rpartition("://")
+    host = rest.partition("/")[0]
+    if separator:
+        return scheme in ("http", "all") and host == address
+    return entry == "*" or host == address or (bool(host) and address.endswith("." + host.removeprefix(".")))
+
+
+def unreadable(entry: str) -> bool:
+    """Whether httpx takes a part of an IPv6 address for a port, and fails before its first request."""
+    host = entry.partition("/")[0]
+    port = host.partition(":")[2]
+    if "://" in entry or not port or port.isdecimal():
+        return False
+    try:
+        ipaddress.IPv6Address(entry)
+    except ValueError:
+        return True
+    return False
+
+
+def proxies_of(env: Mapping[str, Any]) -> dict[str, str]:
+    """Variables about proxies as Python reads them: the name in lower case wins, and one that is empty is none."""
+    names = sorted(env)  # capitals come first
+    found = {name.lower(): str(env[name]) for name in names if name.lower().endswith("_proxy")}
+    return {name: value for name, value in found.items() if value}
 
 
 @rule(
@@ -237,22 +249,32 @@ def uncovered(no_proxy: str, addresses: list[str]) -> list[str]:
     WARNING,
     "an HTTP proxy stands between the hosts of the cluster",
     per="host",
-    source="vllm-ascend #10226; VibeVoice #248",
+    source="vllm-ascend #10226; VibeVoice #248; httpx _utils.py get_environment_proxies",
 )
 def http_proxy(ctx: Context, host: str) -> Iterator[Problem]:
     """With http_proxy set, the PD proxy's and decode's requests to cluster addresses go to that proxy: 502, or they
     hang.
 
-    no_proxy must name every address of the cluster. What counts is the environment of our containers; the proxy that
-    the container engine itself pulls images through is not among it.
+    no_proxy must name every address of the cluster: networks such as 192.0.2.0/24 mean nothing to httpx, which asks.
+    With ::1/128 or [::1] in no_proxy it fails, and with it the PD proxy and decode (an error). What counts is the
+    environment of our containers; the proxy that the container engine itself pulls images through is not among it.
     """
     addresses = [ctx.address(one) for one in ctx.hosts]
     for service in ctx.services_on(host):
-        variables = {name.lower(): value for name, value in (service.get("env") or {}).items()}
-        if service.get("kind") not in ("engine", "proxy") or not variables.keys() & {"http_proxy", "all_proxy"}:
+        if service.get("kind") not in ("engine", "proxy"):
             continue
-        left = uncovered(str(variables.get("no_proxy") or ""), addresses)
-        if left:
+        variables = proxies_of(service.get("env") or {})
+        entries = [entry.strip() for entry in variables.get("no_proxy", "").split(",")]
+        bad = [] if "*" in entries else [entry for entry in entries if unreadable(entry)]
+        if bad:
+            yield Problem(
+                f"service {service['name']}: httpx cannot read {', '.join(bad)} in no_proxy",
+                "single addresses, such as ::1",
+                "mend no_proxy in pd_env, or where else it is set",
+                severity=ERROR,
+            )
+        left = [address for address in addresses if not any(goes_around(entry, address) for entry in entries)]
+        if left and variables.keys() & {"http_proxy", "all_proxy"}:
             yield Problem(
                 f"service {service['name']} has an HTTP proxy, and no_proxy does not cover {', '.join(left)}",
                 "no_proxy with every cluster address",

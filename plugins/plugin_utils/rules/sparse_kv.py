@@ -7,7 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ...module_utils._sizing import usual_topk_buffer_size
 from ...module_utils._sizing_gate import DEFAULT_TOPK_BUFFER_SIZE, GATE_PLANNED, GIB
+from ...module_utils._sizing_model import number
 from ...module_utils._text import mask_credentials
 from .. import connectors
 from ..findings import ERROR, INFO, WARNING
@@ -30,7 +32,7 @@ def integer(value: Any, what: str) -> int:
     """A number that upstream casts with int(); anything else is another rule's finding."""
     try:
         return int(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise Missing(f"{what} is {value!r}, no number") from None
 
 
@@ -42,12 +44,25 @@ def size_by(ctx: Context, engine: Engine, size: str) -> str:
     """How to set a size: by a variable in the profile that computes it, by hand in another."""
     if ctx.profile == "sparse_kv_offload":
         return f"{SIZES[size]}: auto"
-    return f"set {size} in {engine.role}_vllm_args"
+    return f"set {size} in {offload_place(engine, size)}"
+
+
+def offload_place(engine: Engine, key: str) -> str:
+    """The variable in which to mend a key of sparse_kv_offload_config."""
+    return engine.place("additional-config", "sparse_kv_offload_config", key)
 
 
 def topk_buffer(engine: Engine) -> int:
     value = known(engine.offload.get("topk_buffer_size", DEFAULT_TOPK_BUFFER_SIZE), "topk_buffer_size")
     return integer(value, "topk_buffer_size")
+
+
+def usual_buffer(ctx: Context, engine: Engine) -> tuple[int, int]:
+    """``index_topk`` of the model, and the ``topk_buffer_size`` that goes with it."""
+    topk = number(ctx.model_config(engine.host), "index_topk")
+    if not topk:
+        raise Missing(f"index_topk of the model on {engine.host} is not known")
+    return topk, usual_topk_buffer_size(topk, max(1, engine.block_size))
 
 
 @rule(
@@ -68,10 +83,12 @@ def buffer_holds_topk(ctx: Context, engine: Engine) -> Iterator[Problem]:
             f"topk_buffer_size {value}", "2 x index_topk of the model", size_by(ctx, engine, "topk_buffer_size")
         )
         return
-    topk = ctx.model_config(engine.host).get("index_topk")
-    if topk and value < topk:
+    topk, usual = usual_buffer(ctx, engine)
+    if value < topk:
         yield Problem(
-            f"topk_buffer_size {value}", f"{2 * topk} (2 x index_topk)", size_by(ctx, engine, "topk_buffer_size")
+            f"topk_buffer_size {value}, index_topk {topk}",
+            f"{usual} (2 x index_topk)",
+            size_by(ctx, engine, "topk_buffer_size"),
         )
 
 
@@ -89,7 +106,10 @@ def buffer_whole_blocks(ctx: Context, engine: Engine) -> Iterator[Problem]:
         return
     value, block = topk_buffer(engine), engine.block_size
     if value > 0 and block > 0 and value % block:
-        right = -(-value // block) * block
+        try:
+            right = usual_buffer(ctx, engine)[1]
+        except Missing:  # the model is not known: the next that is a multiple
+            right = -(-value // block) * block
         yield Problem(
             f"topk_buffer_size {value}, block-size {block}", str(right), size_by(ctx, engine, "topk_buffer_size")
         )
@@ -104,14 +124,15 @@ def buffer_whole_blocks(ctx: Context, engine: Engine) -> Iterator[Problem]:
     versions=">=0.26",
 )
 def buffer_usual(ctx: Context, engine: Engine) -> Iterator[Problem]:
-    """Twice index_topk is what was tried. More costs HBM on every chip, less copies more from the host."""
+    """Twice index_topk, in whole blocks, is what was tried. More costs HBM on every chip, less copies more from the
+    host.
+    """
     if not engine.offloads:
         return
-    topk = ctx.model_config(engine.host).get("index_topk")
-    value = topk_buffer(engine)
-    if topk and value >= topk and value != 2 * topk:
+    value, (topk, usual) = topk_buffer(engine), usual_buffer(ctx, engine)
+    if value >= topk and value % engine.block_size == 0 and value != usual:  # else an error of PD-SPARSE-001 or -002
         hot = ctx.sizing(engine).hot_buffer_bytes / GIB
-        yield Problem(f"{value}: {hot:.2f} GiB per chip", str(2 * topk), size_by(ctx, engine, "topk_buffer_size"))
+        yield Problem(f"{value}: {hot:.2f} GiB per chip", str(usual), size_by(ctx, engine, "topk_buffer_size"))
 
 
 @rule(
@@ -143,10 +164,8 @@ def model_is_sparse(ctx: Context, engine: Engine) -> Iterator[Problem]:
     config = ctx.model_config(engine.host)
     if "compress_ratios" in config:
         yield Problem("compress_ratios in config.json", "a model without", "use profile mooncake for this model")
-    elif not config.get("index_topk"):
-        yield Problem(
-            f"no index_topk ({config.get('model_type')})", "index_topk", "use profile mooncake_layerwise or mooncake"
-        )
+    elif (name := ctx.lacks_for_offload(engine.host)) and not config.get(name):  # what is odd is PD-MODEL-013's
+        yield Problem(f"no {name} ({config.get('model_type')})", name, "use profile mooncake_layerwise or mooncake")
 
 
 @rule(
@@ -215,7 +234,7 @@ def refused_options(ctx: Context, engine: Engine) -> Iterator[Problem]:
         return
     for name in ("enable_sparse_sfa_c8", "enable_dsa_cp", "enable_dsa_cp_with_layer_shard"):
         if engine.additional.get(name):
-            yield Problem(f"{name}: true", "false", f"remove {name} from decode's additional-config")
+            yield Problem(f"{name}: true", "false", f"remove it from {engine.place('additional-config', name)}")
 
 
 @rule(
@@ -230,7 +249,7 @@ def offload_keys(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """A misspelt key is ignored in silence: dram_size_per_dp_gb leaves the default of 128 in force."""
     later = LATER_OFFLOAD_KEYS if not ctx.version_in("<0.26.1") else ()
     for key, near in unknown_keys(engine.offload, (*OFFLOAD_KEYS, *later)):
-        yield Problem(key, near or "one of " + ", ".join(OFFLOAD_KEYS), f"mend the key in {engine.role}_vllm_args")
+        yield Problem(key, near or "one of " + ", ".join(OFFLOAD_KEYS), f"mend the key in {offload_place(engine, key)}")
 
 
 @rule(
@@ -385,7 +404,9 @@ def no_local_recompute(ctx: Context, engine: Engine) -> Iterator[Problem]:
 def no_device_copy(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """keep_device_kv_cache keeps all KV in HBM as well: no longer sequence and no larger batch than without offload."""
     if engine.offloads and engine.offload.get("keep_device_kv_cache"):
-        yield Problem("keep_device_kv_cache: true", "false", f"remove it from {engine.role}_vllm_args")
+        yield Problem(
+            "keep_device_kv_cache: true", "false", f"remove it from {offload_place(engine, 'keep_device_kv_cache')}"
+        )
 
 
 @rule(
@@ -444,7 +465,7 @@ def recompute_with_offload(ctx: Context, engine: Engine) -> Iterator[Problem]:
         yield Problem(
             "recompute_scheduler_enable: true",
             "a pool that never preempts",
-            f"remove it from {engine.role}_vllm_args; pd_dram_size_per_dp_gb: auto",
+            f"remove it from {engine.scheduler_place('recompute_scheduler_enable')}; pd_dram_size_per_dp_gb: auto",
         )
 
 
@@ -465,7 +486,9 @@ def rows_cover_batch(ctx: Context, engine: Engine) -> Iterator[Problem]:
     want = engine.max_num_seqs * (1 + engine.speculative_tokens)
     have = engine.max_num_batched_tokens
     if have < want:
-        yield Problem(f"max-num-batched-tokens {have}", f"{want} or more", "raise it in decode_vllm_args")
+        yield Problem(
+            f"max-num-batched-tokens {have}", f"{want} or more", f"raise it in {engine.place('max-num-batched-tokens')}"
+        )
 
 
 @rule(

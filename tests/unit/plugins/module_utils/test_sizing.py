@@ -12,7 +12,12 @@ from pathlib import Path
 import pytest
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import _sizing
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._sizing import GIB, SizingInput, size
-from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._sizing_model import longest_length
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._sizing_model import (
+    EXPERTS,
+    expert_weight_share,
+    experts_of,
+    longest_length,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -172,6 +177,15 @@ def test_hbm_budget_adds_up() -> None:
     )
     assert budget.fits is True
     assert size(decode("GLM-5.1-W8A8", hbm_bytes=64 * GIB, weight_bytes=10**9, max_model_len=1048576)).hbm.fits is False
+
+
+@pytest.mark.parametrize("name", EXPERTS)
+def test_experts_count_by_whatever_name(name: str) -> None:
+    """Qwen3-MoE, ERNIE, DeepSeek, and MiniMax-M2 or Mixtral, whose experts are as wide as intermediate_size."""
+    config = {"num_hidden_layers": 62, "hidden_size": 3072, "intermediate_size": 1536, "num_attention_heads": 48}
+    assert expert_weight_share(config) == 0
+    assert 0.9 < expert_weight_share({**config, name: 256}) < 1
+    assert experts_of({**config, name: [64, 32]}) == 64
 
 
 def test_experts_are_split_over_all_chips_and_the_rest_over_tensor_parallel() -> None:

@@ -33,6 +33,9 @@ from .clusters import MODEL_CONFIG, cluster, engine, facts_of
         ("four", None),
         (True, None),
         (None, None),
+        (float("inf"), None),
+        (float("nan"), None),
+        ("9" * 400, None),
     ],
 )
 def test_whole_numbers_as_vllm_reads_them(value: Any, number: int | None) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._sizing_model import EXPERTS
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.ports import KV_NUMBER
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.rules.context import EXPERTS
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import TRANSFER_DIR
 from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.clusters import GIB, Facts, Plan
 
@@ -320,6 +320,14 @@ def proxied(plan: Plan, facts: Facts) -> None:
         service["env"]["http_proxy"] = "http://198.51.100.1:3128"
 
 
+def no_proxy(entries: str) -> Change:
+    def change(plan: Plan, facts: Facts) -> None:
+        for service in plan["services"]:
+            service["env"] |= {"no_proxy": entries, "NO_PROXY": "*"}  # the one in lower case is read
+
+    return change
+
+
 def drop_last_backend(plan: Plan, facts: Facts) -> None:
     plan["proxy"]["decode"] = []
 
@@ -558,7 +566,7 @@ EXAMPLES: dict[str, Example] = {
     "PD-MEM-008": Example("sparse", fact("d1", "host/memory/hugepages/free", 200000), "d1", "390.6 GiB"),
     # ---- sparse KV offload ----
     "PD-SPARSE-001": Example("sparse", sparse("decode", "topk_buffer_size", 1024), "d1", "1024", "4096"),
-    "PD-SPARSE-002": Example("sparse", sparse("decode", "topk_buffer_size", 4100), "d1", "4100", "4224"),
+    "PD-SPARSE-002": Example("sparse", sparse("decode", "topk_buffer_size", 4100), "d1", "4100", "4096"),
     "PD-SPARSE-003": Example("sparse", sparse("decode", "topk_buffer_size", 2048), "d1", "2.18 GiB", "4096"),
     "PD-SPARSE-004": Example("sparse", arg("decode", "block-size", 64), "d1", "64", "128"),
     "PD-SPARSE-005": Example("sparse", model("d1", "config/index_topk", None), "d1", "deepseek_v32"),
@@ -746,6 +754,7 @@ EXAMPLES: dict[str, Example] = {
     "PD-MODEL-012": Example(
         "mooncake", dense_ranks(local=2), "p1", "2 ranks with the same control ports", "2 instances"
     ),
+    "PD-MODEL-013": Example("sparse", model("d1", "config/index_topk", "2048"), "d1", "index_topk", "2048"),
     # ---- options ----
     "PD-ARG-001": Example(
         "context_parallel", arg("prefill", "max-num-batched-tokens", 8192), "p1", "8192, max-model-len 136000", "136000"
@@ -796,6 +805,11 @@ OFFICIAL = "https://github.com/vllm-project/vllm-ascend.git"
 
 MORE: dict[str, tuple[Example, ...]] = {
     "PD-MMC-004": (Example("sparse", planned("engines/0/devices", list(range(1040))), "", "1040 ranks on 1", "1024"),),
+    "PD-MODEL-013": (
+        Example("sparse", model("d1", "config/index_topk", ["2048"]), "d1", "['2048']", "a whole number"),
+        Example("sparse", model("d1", "config/hidden_size", -1), "d1", "hidden_size in config.json is -1"),
+        Example("mooncake", model("d1", "config/num_attention_heads", "128"), "d1", "num_attention_heads", "128"),
+    ),
     "PD-MODEL-012": (
         Example("mooncake", dense_ranks(local=1, data_parallel_rank=0), "p1", "2 external ranks, and the model has no"),
     ),
@@ -901,6 +915,10 @@ MORE: dict[str, tuple[Example, ...]] = {
             "29180: No route to host",
             severity="warning",
         ),
+    ),
+    "PD-NIC-008": (
+        Example("sparse", both(proxied, no_proxy("192.0.2.0/24,192.0.2.10")), "d1", "not cover 192.0.2.20"),
+        Example("sparse", no_proxy("localhost,::1/128,*.example"), "d1", "cannot read ::1/128", severity="error"),
     ),
     "PD-NIC-011": (
         Example(
@@ -1099,6 +1117,9 @@ MORE: dict[str, tuple[Example, ...]] = {
     "PD-ARG-003": (
         Example("sparse", arg("decode", "speculative-config/num_speculative_tokens", -3), "d1", "-3", "from 1"),
         Example("sparse", arg("decode", "max-num-seqs", "four"), "d1", "'four'", "whole number"),
+        Example("sparse", arg("decode", "max-num-seqs", "4k"), "d1", "'4k'", "whole number"),
+        Example("sparse", arg("decode", "block-size", 128.0), "d1", "128.0", "whole number"),
+        Example("sparse", arg("decode", "max-model-len", int("9" * 400)), "d1", "max-model-len 999"),
         Example("sparse", arg("decode", "max-model-len", 0), "d1", "max-model-len 0"),
         Example("sparse", arg("decode", "gpu-memory-utilization", 0), "d1", "0", "at most 1"),
     ),
@@ -1204,7 +1225,10 @@ MORE: dict[str, tuple[Example, ...]] = {
     ),
     "PD-PROXY-006": (Example("sparse", asked_for_a_completion, "d1", "/v1/completions", "/health"),),
     "PD-PROXY-007": (Example("sparse", planned("verify/timeout_s", None), "", "no time limit"),),
-    "PD-SPARSE-005": (Example("sparse", model("d1", "config/compress_ratios", [4]), "d1", "compress_ratios"),),
+    "PD-SPARSE-005": (
+        Example("sparse", model("d1", "config/compress_ratios", [4]), "d1", "compress_ratios"),
+        Example("sparse", model("d1", "config/index_head_dim", None), "d1", "no index_head_dim", "index_head_dim"),
+    ),
     "PD-SPARSE-008": (
         Example("sparse", env("decode", "VLLM_USE_V2_MODEL_RUNNER", None), "d1", "unset", severity="info"),
     ),

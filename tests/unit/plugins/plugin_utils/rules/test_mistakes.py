@@ -20,7 +20,8 @@ from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.
 MISTAKES = yaml.safe_load((Path(__file__).parents[3] / "data/mistakes.yml").read_text())
 
 
-def judged(mistake: dict[str, Any]) -> rules.Verdict:
+def planned(mistake: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Plan and facts; ``model``: what config.json has instead."""
     groups, variables = CLUSTERS[mistake.get("cluster", "sparse")]
     hosts = list(dict.fromkeys(host for members in groups.values() for host in members))
     per_host = variables.get("per_host", {})
@@ -29,7 +30,13 @@ def judged(mistake: dict[str, Any]) -> rules.Verdict:
     facts = None
     if mistake.get("contact", True):
         facts = {host: host_facts(host, hosts, shared["pd_model_path"]) for host in hosts}
-    return rules.judge(json.loads(json.dumps(make_plan(inventory, groups, facts))), facts)
+        for seen in facts.values():
+            seen["model"][shared["pd_model_path"]]["config"].update(mistake.get("model", {}))
+    return json.loads(json.dumps(make_plan(inventory, groups, facts))), facts
+
+
+def judged(mistake: dict[str, Any]) -> rules.Verdict:
+    return rules.judge(*planned(mistake))
 
 
 def ids(mistake: dict[str, Any]) -> str:
@@ -79,6 +86,21 @@ POOLED = {"kv_connector": "MultiConnector", EXTRA: {"connectors": [{"kv_connecto
             {"pd_kv_transfer_config": {"kv_connector": "Sfa"}, "decode_kv_transfer_config": {"kv_buffer_size": 1}},
             "mend kv_connector in pd_kv_transfer_config",
         ),
+        (
+            "PD-ARG-002",
+            {"pd_host_vllm_args": {"max-num-batched-tokens": 2}},
+            "set it in pd_host_vllm_args",
+        ),
+        (
+            "PD-ARG-001",
+            {"pd_vllm_args": {"max-num-batched-tokens": 4096, "enable-chunked-prefill": False}},
+            "set it in pd_vllm_args, or enable-chunked-prefill: true",
+        ),
+        (
+            "PD-SPARSE-010",
+            {"pd_vllm_args": {"additional-config": {"sparse_kv_offload_config": {"dram_size_per_dp_gb": 1}}}},
+            "mend the key in pd_vllm_args",
+        ),
         ("PD-CONN-001", {"decode_kv_transfer_config": POOLED}, "mend kv_connector in decode_kv_transfer_config"),
         ("PD-CONN-001", {"pd_kv_transfer_config": POOLED}, "mend kv_connector in pd_kv_transfer_config"),
         ("PD-CONN-002", {"pd_kv_transfer_config": {"kv_buffer_sice": 1}}, "mend the key in pd_kv_transfer_config"),
@@ -102,6 +124,47 @@ POOLED = {"kv_connector": "MultiConnector", EXTRA: {"connectors": [{"kv_connecto
 def test_advice_names_the_variable_that_states_the_value(rule: str, stated: dict[str, Any], mend: str) -> None:
     told = {one.mend for one in judged({"all": stated}).findings if one.rule == rule and one.host == "d1"}
     assert told == {mend}
+
+
+@pytest.mark.parametrize("place", ["recompute_scheduler_enable", "scheduler_config"])
+def test_advice_names_the_variable_that_turns_recomputing_on(place: str) -> None:
+    inner = {"recompute_scheduler_enable": True}
+    stated = {"pd_instance_vllm_args": {"additional-config": {place: inner} if place == "scheduler_config" else inner}}
+    told = {(one.host, one.mend) for one in judged({"all": stated}).findings if one.rule == "PD-CONN-019"}
+    assert told == {("p1", "remove it from pd_instance_vllm_args")}
+
+
+V31 = {"pd_model_path": "/data/models/DeepSeek-V3.1-W8A8"}
+
+
+@pytest.mark.parametrize(
+    ("stated", "model", "told"),
+    [
+        (V31, {}, {"PD-SPARSE-005"}),
+        ({}, {"index_topk": "many"}, {"PD-MODEL-013"}),
+        ({}, {"index_topk": -1}, {"PD-MODEL-013"}),
+        ({}, {"index_head_dim": None}, {"PD-SPARSE-005"}),
+        ({"pd_vllm_args": {"max-num-seqs": 0}}, {}, {"PD-ARG-003"}),
+        ({"decode_vllm_args": {"max-num-seqs": [4]}}, {}, {"PD-ARG-003"}),
+        ({"pd_topk_buffer_size": 4100}, {}, {"PD-SPARSE-002"}),
+    ],
+)
+def test_what_follows_from_a_mistake_is_not_told_beside_it(
+    stated: dict[str, Any], model: dict[str, Any], told: set[str]
+) -> None:
+    findings = judged({"all": stated, "model": model}).findings
+    assert {one.rule for one in findings if one.severity in ("error", "warning")} == told
+
+
+def test_no_size_is_made_of_a_number_that_vllm_refuses() -> None:
+    """Not of vLLM's own 256 requests: a pool of 2250 GiB would be called right."""
+    mistake = {"all": {"pd_vllm_args": {"max-num-seqs": 0}, "memcache_dram_size": "auto"}}
+    made = planned(mistake)[0]
+    offload = made["engines"][1]["vllm_args"]["additional-config"]["sparse_kv_offload_config"]
+    assert offload["dram_size_per_dp_GB"] == "<unknown: dram_size_per_dp_GB of d1>"
+    assert offload["topk_buffer_size"] == 4096  # stated, or not made of requests
+    unchecked = {(one.rule, one.host): one.found for one in judged(mistake).findings if one.severity == "not checked"}
+    assert "max-num-seqs of decode-d1-0 is 0, which vLLM refuses" in unchecked["PD-MEM-001", "d1"]
 
 
 def test_without_the_mistake_nothing_is_told() -> None:

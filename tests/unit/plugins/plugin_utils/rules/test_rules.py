@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import re
 
+import httpx
 import pytest
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._model import CONFIG_FIELDS
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._nic_choice import choose
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._sizing_model import EXPERTS
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import rules
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.findings import ERROR, INFO, NOT_CHECKED, WARNING
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.planner import plan as make_plan
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.rules.context import EXPERTS
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.rules import nic
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import ROLE_DEFAULTS, VARIABLES
 from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.clusters import (
     CLUSTERS,
@@ -87,6 +89,51 @@ def test_broken_cluster_gives_the_finding(identifier: str, example: Example) -> 
     assert "the rule itself failed" not in " ".join(finding.found for finding in own)
     named = {name for finding in own for name in NAMES.findall(finding.mend)}
     assert named - UPSTREAMS <= {*VARIABLES, *ROLE_DEFAULTS}
+
+
+def with_proxy(monkeypatch: pytest.MonkeyPatch, no_proxy: str) -> str:
+    """What httpx itself does about 192.0.2.10 with a proxy in the environment."""
+    monkeypatch.setenv("http_proxy", "http://198.51.100.1:3128")
+    monkeypatch.setenv("no_proxy", no_proxy)
+    try:
+        client = httpx.Client()
+    except httpx.InvalidURL:
+        return "fails"
+    direct = client._transport_for_url(httpx.URL("http://192.0.2.10:29180/v1")) is client._transport
+    return "direct" if direct else "proxy"
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        *("*", "192.0.2.10", "192.0.2.0/24", "192.0.2.10/24", "192.0.2.10:80", ".0.2.10", "2.10", ".10", "92.0.2.10"),
+        *("192.0.2.*", "192.0.2.", "*.10", "localhost", "a b", "/", ".", "192.0.2.10;192.0.2.11", "2001:db8::10"),
+        *("http://192.0.2.10", "https://192.0.2.10", "all://192.0.2.10", "all://", "http://192.0.2.0/24", "x:80"),
+        *("[::1]", "::1", "::1/128", "2001:db8::/32", "[2001:db8::1]:80", "a.example:port"),
+    ],
+)
+def test_no_proxy_is_read_as_httpx_reads_it(monkeypatch: pytest.MonkeyPatch, entry: str) -> None:
+    own = "fails" if nic.unreadable(entry) else "direct" if nic.goes_around(entry, "192.0.2.10") else "proxy"
+    assert own == with_proxy(monkeypatch, entry)
+
+
+def test_a_size_is_mended_once_and_then_right() -> None:
+    """Whatever topk_buffer_size is wrong, what is called right satisfies every rule, also where 2 x index_topk is no
+    whole number of blocks.
+    """
+    for topk in (2048, 2000):
+        for wrong in (4100, 1000, 8192, 128):
+            plan, facts = cluster("sparse")
+            sparse("decode", "topk_buffer_size", wrong)(plan, facts)
+            model("d1", "config/index_topk", topk)(plan, facts)
+            told = [one for one in rules.judge(plan, facts).findings if "topk_buffer_size is" in title(one.rule)]
+            assert {one.right.split(" ")[0] for one in told} == {"4096"}, (topk, wrong)
+            sparse("decode", "topk_buffer_size", 4096)(plan, facts)
+            assert not [one for one in rules.judge(plan, facts).findings if "topk_buffer_size is" in title(one.rule)]
+
+
+def title(rule: str) -> str:
+    return rules.RULES[rule].title if rule in rules.RULES else ""
 
 
 def test_guide_1_is_clean() -> None:
