@@ -72,7 +72,8 @@ class ActionModule(ActionBase):
         }
         # What is shown is shown as it is: callbacks would escape the lines that people copy.
         if arguments["explain"]:
-            self._display.display(rules.explain(arguments["explain"], made, facts or None, findings))
+            text = rules.explain(arguments["explain"], made, facts or None, findings, _WIDTH)
+            self._display.display(text)
         if arguments["show"] == "plan":
             # Not returned besides: Ansible takes longer to carry the plan of a large cluster around than it takes to
             # make it.

@@ -51,3 +51,10 @@ def in_order(findings: Iterable[Finding]) -> list[Finding]:
 def _counted(host: str) -> list[str | int]:
     """A host's name for sorting as people count: p2 before p10."""
     return [int(part) if part.isdecimal() else part for part in re.split(r"([0-9]+)", host)]
+
+
+def printable(text: str) -> str:
+    """Text of hosts as it may be shown: what would steer a terminal or cannot be written stands escaped."""
+    return "".join(
+        one if one.isprintable() or one.isspace() else one.encode("unicode_escape").decode("ascii") for one in text
+    )

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .findings import ERROR, NOT_CHECKED, SEVERITIES, WARNING, Finding, in_order
+from .findings import ERROR, NOT_CHECKED, SEVERITIES, WARNING, Finding, in_order, printable
 from .rules import RULES
 from .rules.registry import CRASHED
 
@@ -110,13 +110,6 @@ def rows(findings: Iterable[Finding]) -> list[Row]:
 
 def _unchecked(finding: Finding) -> bool:
     return finding.severity == NOT_CHECKED and not finding.waived
-
-
-def printable(text: str) -> str:
-    """Text of hosts as it may be shown: what would steer a terminal or cannot be written stands escaped."""
-    return "".join(
-        one if one.isprintable() or one.isspace() else one.encode("unicode_escape").decode("ascii") for one in text
-    )
 
 
 def heading(title: str) -> str:

@@ -14,8 +14,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ..module_utils._sizing_gate import GIB
-from .findings import ERROR, NOT_CHECKED, WARNING, Finding
-from .report import Row, as_findings, conclusion, counted, counts, heading, printable, rows, runs
+from .findings import ERROR, NOT_CHECKED, WARNING, Finding, printable
+from .report import Row, as_findings, conclusion, counted, counts, heading, rows, runs
 from .report_json import reasons
 from .report_memory import Bar, chip_bars, host_bars
 from .report_topology import links, picture

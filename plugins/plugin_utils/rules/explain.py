@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..findings import Finding
+from ..findings import Finding, printable
 from ..plan_rules import PLAN_RULES
 from .context import Context
 from .formulas import numbers
 from .registry import RULES, WAIVERS
 
-#: Explanations are read in a terminal; formulas keep their lines.
+#: Longer lines of text are hard to read, however wide the terminal.
 WIDTH = 100
 
 
@@ -62,9 +62,15 @@ def rule_id(identifier: str) -> str:
 
 
 def explain(
-    identifier: str, plan: Mapping[str, Any] | None, facts: Mapping[str, Any] | None, findings: list[Finding]
+    identifier: str,
+    plan: Mapping[str, Any] | None,
+    facts: Mapping[str, Any] | None,
+    findings: list[Finding],
+    width: int = WIDTH,
 ) -> str:
-    """Text for people, also for what the planner itself finds; for an id that is none, the nearest that are."""
+    """Text for people, also for what the planner itself finds; for an id that is none, the nearest that are.
+
+    Sentences are wrapped, formulas keep their lines."""
     try:
         one = about(rule_id(identifier))
     except NoSuchRule as error:
@@ -72,7 +78,7 @@ def explain(
     assert one is not None  # every name that rule_id knows
     lines = [f"{one.id}  {one.title}  [{one.severity}]" if one.title else one.id, ""]
     for paragraph in one.why.split("\n\n"):
-        lines += [*textwrap.wrap(paragraph, WIDTH, break_long_words=False, break_on_hyphens=False), ""]
+        lines += [*textwrap.wrap(paragraph, min(width, WIDTH), break_long_words=False, break_on_hyphens=False), ""]
     lines += [f"Source: {one.source}"]
     lines += [f"Applies to vllm-ascend {one.versions}"] if one.versions else []
     lines += [f"Documentation: {one.doc}", "", "In this cluster:"]
@@ -80,7 +86,8 @@ def explain(
     own = [finding for finding in findings if finding.rule == one.id]
     if not ctx.version_in(one.versions):
         return "\n".join([*lines, f"  not applied: it has vllm-ascend {ctx.vllm_ascend}"])
-    lines += [_line(finding) for finding in own] or ["  nothing found"]
+    nothing = "nothing found" if ctx.hosts else "no host is planned: name an inventory with -i"
+    lines += [_line(finding) for finding in own] or [f"  {nothing}"]
     filled = numbers(one.id, ctx) if plan else []
     return "\n".join([*lines, *(["", "With its numbers:", *(f"  {line}" for line in filled)] if filled else [])])
 
@@ -91,4 +98,4 @@ def _line(finding: Finding) -> str:
     parts += [f"    right: {finding.right}"] if finding.right else []
     parts += [f"    mend:  {finding.mend}"] if finding.mend else []
     parts += [f"    waived: {finding.waived}"] if finding.waived else []
-    return "\n".join(parts)
+    return printable("\n".join(parts))

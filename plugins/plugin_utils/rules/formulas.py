@@ -13,6 +13,7 @@ from typing import Any
 
 from ...module_utils._sizing_gate import GATE_PLANNED, GIB
 from ...module_utils._sizing_input import HOST_RESERVE_BYTES
+from ...module_utils._sizing_model import longest_length, text_config
 from ..memcache import MOST_RANKS, WORLD_SIZE
 from ..ports import LAST_PORT, MEMFABRIC_FIRST_PORT, MEMFABRIC_STORE_PORT
 from ..sizes import whole
@@ -23,7 +24,7 @@ from .memcache import LOCAL, local
 from .memory import LARGE_BATCH, PROVEN_POOL_GIB, UTILISATION_WITH_TRANSFER, host_pools
 from .ports import fixed_ports, mooncake_band, overlap, span
 from .registry import RULES
-from .sparse_kv import TOO_LARGE, topk_buffer
+from .sparse_kv import TOO_LARGE, topk_buffer, usual_buffer
 
 #: Units named in one heading before the rest is only counted.
 MOST_NAMED = 4
@@ -224,10 +225,9 @@ def proven(ctx: Context, engine: Engine) -> Iterator[str]:
 def topk(ctx: Context, engine: Engine) -> Iterator[str]:
     if not engine.offloads:
         return
-    value, least = topk_buffer(engine), ctx.model_config(engine.host).get("index_topk")
-    if least:
-        yield line("usual", f"2 x index_topk {least} = {2 * least}; topk_buffer_size is {value}")
-        yield line("one row", f"index_topk {least} <= topk_buffer_size {value}", least <= value)
+    value, (least, usual) = topk_buffer(engine), usual_buffer(ctx, engine)
+    yield line("usual", f"2 x index_topk {least}, in whole blocks = {usual}; topk_buffer_size is {value}")
+    yield line("one row", f"index_topk {least} <= topk_buffer_size {value}", least <= value)
 
 
 def whole_blocks(ctx: Context, engine: Engine) -> Iterator[str]:
@@ -441,6 +441,30 @@ def chips(ctx: Context, engine: Engine) -> Iterator[str]:
     yield line("chips", f"{_product(engine)} = {need}; the instance has {have}", have == need)
 
 
+def tensor_ratio(ctx: Context) -> Iterator[str]:
+    for prefill, decode in ctx.pairs:
+        yield line("TP", f"prefill {prefill.tp} / decode {decode.tp} = {prefill.tp / decode.tp:g}")
+
+
+def context_sizes(ctx: Context, engine: Engine) -> Iterator[str]:
+    if engine.pcp * engine.dcp > 1:
+        yield line("TP / DCP", f"{engine.tp} / {engine.dcp} = {engine.tp / engine.dcp:g}")
+        interleave = engine.number("cp-kv-cache-interleave-size", 1)
+        yield line("blocks", f"block-size {engine.block_size}, cp-kv-cache-interleave-size {interleave}")
+
+
+def heads(ctx: Context, engine: Engine) -> Iterator[str]:
+    count = whole(ctx.model_config(engine.host).get("num_attention_heads")) or 0
+    rest = count % engine.tp
+    yield line("heads", f"{count} = {count // engine.tp} x TP {engine.tp} + {rest}", not rest)
+
+
+def length(ctx: Context, engine: Engine) -> Iterator[str]:
+    limit = longest_length(text_config(ctx.model_config(engine.host)))
+    if limit and (wanted := engine.number("max-model-len", 0)):
+        yield line("length", f"max-model-len {wanted}; the model's own, from config.json, is {limit}")
+
+
 def context_ratio(ctx: Context) -> Iterator[str]:
     for prefill, decode in ctx.pairs:
         own, other = prefill.pcp * prefill.dcp, decode.pcp * decode.dcp
@@ -467,6 +491,8 @@ def served(ctx: Context) -> Iterator[str]:
 #: Rule -> its formulas, in the order in which they build on each other.
 FORMULAS: Mapping[str, tuple[Formula, ...]] = {
     "PD-ARG-002": (one_token_each,),
+    "PD-CONN-005": (tensor_ratio,),
+    "PD-CONN-013": (context_sizes,),
     "PD-CONN-021": (kv_ports,),
     "PD-CONN-023": (context_ratio,),
     "PD-HOST-004": (image_room,),
@@ -484,6 +510,8 @@ FORMULAS: Mapping[str, tuple[Formula, ...]] = {
     "PD-MMC-005": (shared_memory,),
     "PD-MMC-012": (memcache_request,),
     "PD-MMC-014": (roce_pages,),
+    "PD-MODEL-005": (length,),
+    "PD-MODEL-009": (heads,),
     "PD-NPU-005": (chips,),
     "PD-PORT-001": (port_table,),
     "PD-PORT-002": (mooncake,),

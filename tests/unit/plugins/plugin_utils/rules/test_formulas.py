@@ -15,12 +15,15 @@ from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.
 
 #: Formulas that only give numbers: what the rule compares is no single sum.
 TELLING = {
+    "PD-CONN-005",
+    "PD-CONN-013",
     "PD-MEM-003",
     "PD-MEM-004",
     "PD-MEM-008",
     "PD-MMC-003",
     "PD-MMC-005",
     "PD-MMC-014",
+    "PD-MODEL-005",
     "PD-PORT-001",
     "PD-PORT-003",
     "PD-PORT-004",
@@ -78,6 +81,13 @@ def test_units_that_are_alike_stand_once_and_hosts_can_be_chosen() -> None:
     assert lines[0] == "prefill-p1-0, prefill-p2-0, decode-d1-0:" and len(lines) == 2
     assert numbers("PD-NPU-005", Context(plan, facts), {"d1"})[0] == "decode-d1-0:"
     assert numbers("PD-NPU-002", Context(plan, facts)) == []
+
+
+def test_rules_with_sums_have_a_formula() -> None:
+    """Rules that judge by a size or a product; whoever adds one adds its formula."""
+    sized = {one for one in rules.RULES if one.startswith("PD-MEM-")} - {"PD-MEM-005"}  # which is about a setting
+    sized |= {f"PD-SPARSE-{n:03}" for n in (1, 2, 3, 11, 12, 13, 21)} | {f"PD-MMC-{n:03}" for n in (3, 4, 5, 12, 14)}
+    assert sized <= FORMULAS.keys() <= rules.RULES.keys()
 
 
 def test_odd_facts_break_no_formula() -> None:
