@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
+from unicodedata import category
 
 ERROR = "error"
 WARNING = "warning"
@@ -56,5 +57,8 @@ def _counted(host: str) -> list[str | int]:
 def printable(text: str) -> str:
     """Text of hosts as it may be shown: what would steer a terminal or cannot be written stands escaped."""
     return "".join(
-        one if one.isprintable() or one.isspace() else one.encode("unicode_escape").decode("ascii") for one in text
+        one
+        if one.isprintable() or one in "\n\t" or category(one) == "Zs"
+        else one.encode("unicode_escape").decode("ascii")
+        for one in text
     )

@@ -50,10 +50,14 @@ all:
 """
 
 
-def run_playbook(folder: Path, playbook: Path, inventory: str) -> subprocess.CompletedProcess[str]:
+def run_playbook(
+    folder: Path, playbook: Path, inventory: str, *arguments: str, columns: str = "120"
+) -> subprocess.CompletedProcess[str]:
     (folder / "hosts.yml").write_text(inventory, encoding="utf-8")
     command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(folder / "hosts.yml"), str(playbook)]
+    command += arguments
     env = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1", "NO_COLOR": "1"}
+    env["COLUMNS"] = columns
     return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
 
 
@@ -177,6 +181,45 @@ def test_playbook_plan_prints_and_contacts_no_host(tmp_path: Path) -> None:
     assert "\nvllm serve /data/models/DeepSeek-V3.2-W8A8 \\\n  --host 0.0.0.0 \\\n  --port 29180 \\\n" in run.stdout
     assert "no variable is called pd_nick" in run.stdout
     assert "unreachable=0" in run.stdout
+
+
+@pytest.mark.parametrize("columns", ["80", "130"])
+def test_the_table_is_as_wide_as_the_terminal(tmp_path: Path, columns: str) -> None:
+    run = run_playbook(tmp_path, ROOT / "playbooks" / "plan.yml", INVENTORY, columns=columns)
+    lines = run.stdout.splitlines()
+    table = lines[next(n for n, line in enumerate(lines) if line.startswith("SEVERITY")) :]
+    assert len(table[1]) == int(columns)
+    assert max(len(line) for line in table[: table.index("")]) <= int(columns)
+
+
+def test_a_report_that_cannot_be_made_ends_nothing(tmp_path: Path) -> None:
+    """Whatever hosts say: the findings stand, and the want of a page is told."""
+    playbook = tmp_path / "play.yml"
+    playbook.write_text(
+        """---
+- hosts: all
+  gather_facts: false
+  tasks:
+    - vllm_ascend.pd_serving.pd_plan:
+        facts: {d1: {host: {memory: {total_bytes: [much]}}}}
+        show: findings
+        report_dir: "{{ folder }}"
+      run_once: true
+""",
+        encoding="utf-8",
+    )
+    run = run_playbook(tmp_path, playbook, INVENTORY, "-e", f"folder={tmp_path}/reports")
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "The report was not written: TypeError" in run.stdout + run.stderr and "PD-HOST-001" in run.stdout
+
+
+def test_explain_needs_no_inventory(tmp_path: Path) -> None:
+    run = run_playbook(tmp_path, ROOT / "playbooks" / "explain.yml", "all: {}\n", "-e", "rule=pd-mem-001", columns="80")
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "PD-MEM-001  the host's memory does not hold its services  [error]" in run.stdout
+    assert "no host is planned" in run.stdout
+    why = run.stdout.partition("[error]\n\n")[2].partition("\nSource: ")[0]
+    assert why and max(map(len, why.splitlines())) <= 80
 
 
 def test_variables_that_the_plan_cannot_see_are_found(tmp_path: Path) -> None:

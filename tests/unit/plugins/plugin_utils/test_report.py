@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -85,11 +86,13 @@ def test_paths_stay_whole() -> None:
 
 
 def test_what_hosts_say_does_not_steer_the_terminal() -> None:
-    finding = Finding("PD-X-001", ERROR, "p1\x1b[2J", "ok\x1b[31m\x07\u202e \udcff", "a\nb")
+    finding = Finding("PD-X-001", ERROR, "p1\x1b[2J", "ok\x1b[31m\x07\u202e \udcff\r", "a\nb\u3000c")
     text = report.terminal([finding])
     assert "\x1b" not in text and "\x07" not in text and "\u202e" not in text
-    assert "ok\\x1b[31m\\x07\\u202e \\udcff" in text and "right: a b" in text
+    assert "ok\\x1b[31m\\x07\\u202e \\udcff" in text and "right: a b c" in text and "\r" not in text
     text.encode()
+    told = rules.explain("PD-NPU-002", *cluster("sparse"), [replace(finding, rule="PD-NPU-002")])
+    assert "\x1b" not in told and "\r" not in told and "\\x1b[31m" in told
 
 
 def test_a_title_is_not_told_of_what_nobody_has_seen() -> None:
