@@ -272,4 +272,33 @@ MUTATIONS = (
         "|| status=1\n",
         f"{LAUNCHER}::test_the_end_of_one_rank_is_the_end_of_all",
     ),
+    # ---- what people are told ----
+    Mutation(
+        "what-was-not-checked-is-told-as-a-fault",
+        f"{UTILS}/report.py",
+        'title="" if unchecked or found.startswith(CRASHED) else _title(first)',
+        "title=_title(first)",
+        f"{PLANNING}/test_report.py::test_a_title_is_not_told_of_what_nobody_has_seen",
+    ),
+    Mutation(
+        "a-formula-says-other-than-its-rule",
+        f"{UTILS}/rules/formulas.py",
+        "            need <= usable,\n",
+        "            need - HOST_RESERVE_BYTES <= usable,\n",
+        f"{PLANNING}/rules/test_formulas.py::test_a_formula_agrees_with_its_rule[PD-MEM-001]",
+    ),
+    Mutation(
+        "hosts-steer-the-terminal",
+        f"{UTILS}/findings.py",
+        "if one.isprintable() or",
+        "if True or",
+        f"{PLANNING}/test_report.py::test_what_hosts_say_does_not_steer_the_terminal",
+    ),
+    Mutation(
+        "too-much-memory-is-not-shown",
+        f"{UTILS}/report_memory.py",
+        "max(0, -rest)",
+        "0",
+        f"{PLANNING}/test_report.py::test_overfull_host_is_shown_as_such",
+    ),
 )

@@ -326,7 +326,7 @@ def memcache_dram(ctx: Context, engine: Engine) -> Iterator[str]:
     each = ctx.memcache_gib(engine) if engine.uses_memcache else None
     if each is not None:
         ranks = len(engine.devices)
-        yield line("MemCache", f"{ranks} ranks x {each} GiB = {ranks * each} GiB of {engine.host}")
+        yield line("MemCache", f"{ranks} ranks x {each} GiB = {ranks * each} GiB of its host")
 
 
 def memcache_request(ctx: Context, engine: Engine) -> Iterator[str]:
