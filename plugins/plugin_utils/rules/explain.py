@@ -7,7 +7,7 @@ from __future__ import annotations
 import difflib
 import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..findings import Finding, printable
@@ -79,23 +79,33 @@ def explain(
     lines = [f"{one.id}  {one.title}  [{one.severity}]" if one.title else one.id, ""]
     for paragraph in one.why.split("\n\n"):
         lines += [*textwrap.wrap(paragraph, min(width, WIDTH), break_long_words=False, break_on_hyphens=False), ""]
-    lines += [f"Source: {one.source}"]
+    lines += [f"Source: {'this collection' if one.source == 'collection' else one.source}"]
     lines += [f"Applies to vllm-ascend {one.versions}"] if one.versions else []
     lines += [f"Documentation: {one.doc}", "", "In this cluster:"]
     ctx = Context(plan or {}, facts)
-    own = [finding for finding in findings if finding.rule == one.id]
+    own = [
+        replace(finding, found=finding.found.removeprefix(f"{one.title}: "))
+        for finding in findings
+        if finding.rule == one.id
+    ]
     if not ctx.version_in(one.versions):
         return "\n".join([*lines, f"  not applied: it has vllm-ascend {ctx.vllm_ascend}"])
     nothing = "nothing found" if ctx.hosts else "no host is planned: name an inventory with -i"
-    lines += [_line(finding) for finding in own] or [f"  {nothing}"]
+    lines += [_line(finding, width) for finding in own] or [f"  {nothing}"]
     filled = numbers(one.id, ctx) if plan else []
     return "\n".join([*lines, *(["", "With its numbers:", *(f"  {line}" for line in filled)] if filled else [])])
 
 
-def _line(finding: Finding) -> str:
+def _line(finding: Finding, width: int) -> str:
     where = f"{finding.host}: " if finding.host else ""
-    parts = [f"  {finding.severity}: {where}{finding.found}"]
-    parts += [f"    right: {finding.right}"] if finding.right else []
-    parts += [f"    mend:  {finding.mend}"] if finding.mend else []
-    parts += [f"    waived: {finding.waived}"] if finding.waived else []
-    return printable("\n".join(parts))
+    parts = {f"{finding.severity}: {where}": finding.found}
+    parts |= {"  right: ": finding.right, "  mend:  ": finding.mend, "  waived: ": finding.waived}
+    lines = [
+        line
+        for label, text in parts.items()
+        if text
+        for line in textwrap.wrap(
+            f"{label}{text}", width, initial_indent="  ", subsequent_indent=" " * 6, break_long_words=False
+        )
+    ]
+    return printable("\n".join(lines))

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
+from ...module_utils._sizing import ceil_div
 from ...module_utils._sizing_gate import GATE_PLANNED, GIB
 from ...module_utils._sizing_input import HOST_RESERVE_BYTES
 from ...module_utils._sizing_model import longest_length, text_config
@@ -73,11 +74,10 @@ def gib(size: float, digits: int = 3) -> str:
 def blocks(ctx: Context, engine: Engine) -> Iterator[str]:
     inp, size = ctx.sizing_input(engine), ctx.sizing(engine)
     yield f"{size.attention} attention, {size.kv_layers} KV layers, {size.indexer_layers} indexers"
-    each = -(-inp.max_model_len // inp.block_size)
-    yield line(
-        "blocks",
-        f"{inp.max_num_seqs} requests x {each} ({inp.max_model_len} tokens / {inp.block_size}) + 1 = {size.blocks}",
-    )
+    ranks = inp.prefill_context_parallel_size * inp.decode_context_parallel_size
+    each = ceil_div(ceil_div(inp.max_model_len, ranks), inp.block_size)
+    tokens = f"{inp.max_model_len} tokens{f' / {ranks} context-parallel ranks' if ranks > 1 else ''}"
+    yield line("blocks", f"{inp.max_num_seqs} requests x {each} ({tokens} / {inp.block_size}) + 1 = {size.blocks}")
 
 
 def on_chip(ctx: Context, engine: Engine) -> Iterator[str]:
@@ -133,9 +133,12 @@ def gate(ctx: Context, engine: Engine) -> Iterator[str]:
     if not size.offloads:
         return
     if size.gate_needed_bytes is not None:
+        ratio = 1.0 if ctx.sizing_input(engine).keep_device_kv_cache else size.host_device_ratio or 0
+        if ratio != 1:
+            yield line("ratio", f"{size.host_bytes_per_token} / {size.device_bytes_per_token} bytes = {ratio:.3f}")
         yield line(
             "gate",
-            f"{size.host_device_ratio or 0:.3f} x {gib(size.available_kv_bytes or 0)} ({size.available_kv_source}) = "
+            f"{ratio:.3f} x {gib(size.available_kv_bytes or 0)} ({size.available_kv_source}) = "
             f"{gib(size.gate_needed_bytes)} <= dram_size_per_dp_GB {size.dram_size_per_dp_gib}",
             bool(size.gate_passes),
         )

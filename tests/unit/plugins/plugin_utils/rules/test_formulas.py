@@ -4,13 +4,19 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import rules
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.plan_rules import PLAN_RULES
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.rules.context import Context
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.rules.formulas import FORMULAS, numbers
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.rules.registry import WAIVERS
-from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.clusters import cluster
+from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.clusters import (
+    CLUSTERS,
+    GIB,
+    cluster,
+)
 from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.examples import EXAMPLES
 
 #: Formulas that only give numbers: what the rule compares is no single sum.
@@ -73,6 +79,27 @@ def test_a_formula_agrees_with_its_rule(identifier: str) -> None:
 def test_sums_of_the_worked_example(identifier: str, part: str) -> None:
     plan, facts = cluster("sparse" if identifier != "PD-PORT-002" else "mooncake")
     assert part in "\n".join(numbers(identifier, Context(plan, facts)))
+
+
+@pytest.mark.parametrize("kind", sorted(CLUSTERS))
+@pytest.mark.parametrize("keep", [False, True])
+def test_sums_add_up(kind: str, keep: bool) -> None:
+    """Context parallelism shares a request's tokens out, and a kept device cache changes what the gate wants."""
+    plan, facts = cluster(kind)
+    for engine in plan["engines"]:
+        offload = engine["vllm_args"].get("additional-config", {}).get("sparse_kv_offload_config")
+        if keep and offload:
+            offload["keep_device_kv_cache"] = True
+    text = "\n".join(numbers("PD-MEM-002", Context(plan, facts)) + numbers("PD-SPARSE-012", Context(plan, facts)))
+    sums = re.findall(r"blocks +=.* (\d+) requests x (\d+) .*\+ 1 = (\d+)", text)
+    assert sums and all(int(n) * int(each) + 1 == int(total) for n, each, total in sums)
+    chips = re.findall(r"on a chip +=.* (\d+) x (\d+) tokens x (\d+) bytes = ([\d.]+) GiB", text)
+    assert chips and all(
+        int(a) * int(b) * int(c) / GIB == pytest.approx(float(total), abs=1e-3) for a, b, c, total in chips
+    )
+    gates = re.findall(r"gate +=.* ([\d.]+) x ([\d.]+) GiB \(.*\) = ([\d.]+) GiB", text)
+    assert bool(gates) == kind.startswith("sparse")
+    assert all(float(a) * float(b) == pytest.approx(float(total), rel=1e-3) for a, b, total in gates)
 
 
 def test_units_that_are_alike_stand_once_and_hosts_can_be_chosen() -> None:
