@@ -313,7 +313,7 @@ def size(inp: SizingInput) -> Sizing:
         host_limit_gib=_host_limit_gib(inp) if inp.offloads else None,
     )
     dram_recommended = None if capacity is None else max(capacity, gate_gib or 0)
-    dram = (inp.dram_size_per_dp_gib or dram_recommended) if inp.offloads else None
+    dram = dram_recommended if inp.dram_size_per_dp_gib is None or not inp.offloads else inp.dram_size_per_dp_gib
 
     passes, fit_blocks, limit = _verdict(inp, available, needed, dram)
     ranks_on_host = inp.tensor_parallel_size * inp.pipeline_parallel_size * inp.data_parallel_size_local

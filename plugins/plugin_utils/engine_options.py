@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.layers import merge
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.options import OptionTable
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.sizes import SIZED, fraction, whole
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.topology import HYBRID, Engine, Instance
 
 _PARALLEL = "{role}_parallel"
@@ -55,6 +56,12 @@ OWNED_OFFLOAD: Mapping[str, str] = {
 #: Options that hold a mapping; compilation-config may also be a level.
 MAPPINGS = ("additional-config", "compilation-config", "speculative-config")
 
+#: A number of the parser's types in words, and what reads it.
+_NUMBERS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+    "int": ("a whole number", lambda value: None if isinstance(value, float) else whole(value)),
+    "float": ("a number", fraction),
+}
+
 #: Options that an engine without an HTTP server refuses (vllm/entrypoints/cli/serve.py ``run_headless``).
 NEEDS_HTTP = ("api-server-count",)
 
@@ -87,7 +94,8 @@ def misshapen_inside(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def misstated(options: Mapping[str, Any], table: OptionTable) -> dict[str, tuple[str, str]]:
-    """Switches that have a value, and other options that have none -> what would be right, and how to mend it.
+    """Switches that have a value, other options that have none or one of another kind -> what would be right, and how
+    to mend it. Numbers that decide sizes are left to PD-ARG-003, which knows their limits.
 
     The parser of vLLM refuses both: ``--enable-expert-parallel yes`` is a stray word, ``--quantization`` wants one.
     ``False`` is no value either: an option that is no switch has no form with ``no-``.
@@ -102,6 +110,10 @@ def misstated(options: Mapping[str, Any], table: OptionTable) -> dict[str, tuple
             result[name] = ("true or false, without quotes", f"write {name}: true or {name}: false")
         elif not switch and isinstance(value, bool) and not (value and option.bare):
             result[name] = ("its value", f"write the value that {name} shall have; null leaves it out")
+        elif option.kind == "value" and not option.json and name not in SIZED:
+            right, read = _NUMBERS.get(option.type, ("one value", str))
+            if isinstance(value, (list, Mapping)) or read(value) is None:
+                result[name] = (right, f"correct {name}")
     return result
 
 

@@ -234,6 +234,8 @@ def _convert(kind: str, value: Any) -> Any:
             return AUTO
         if isinstance(value, bool) or not _is_int(value):
             raise ValueError("not a whole number" + (" and not auto" if kind == "int_or_auto" else ""))
+        if len(str(value)) > 18:
+            raise ValueError("larger than anything it could mean")
         return int(value)
     if kind == "dict":
         if not isinstance(value, Mapping):

@@ -19,6 +19,8 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.topology im
 #: Options of ``vllm serve`` that decide sizes, with the least that vLLM takes; those that are left out have vLLM's own
 #: values in ``SizingInput``. max-model-len -1 and auto mean "as much as fits".
 LEAST = {"max-num-seqs": 1, "max-num-batched-tokens": 1, "max-model-len": -1, "block-size": 1}
+#: Options that decide sizes.
+SIZED = ("gpu-memory-utilization", *LEAST)
 #: Nobody means more, and floating point numbers end somewhere.
 MOST = 1 << 63
 #: Those that vLLM's parser also takes in forms such as 128k; to the others that is no number.
@@ -28,8 +30,8 @@ _MULTIPLES = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 1 << 10, "M"
 
 def whole(value: Any) -> int | None:
     """A whole number as vLLM reads it, so that ``128k`` and ``64K`` are 128000 and 65536; ``None`` if it is none."""
-    if isinstance(value, bool) or value is None:
-        return None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
     if isinstance(value, float):
         return int(value) if value.is_integer() else None
     match = re.fullmatch(r"(-?\d{1,30}(?:\.\d+)?)([kmgtKMGT]?)", str(value).strip())
@@ -46,6 +48,11 @@ def fraction(value: Any) -> float | None:
         return None
 
 
+def is_auto(value: Any) -> bool:
+    """Whether max-model-len says "as much as fits" in a word."""
+    return str(value).strip().lower() == "auto"
+
+
 def wrong_numbers(options: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Path and value of each option that decides sizes and is no number that vLLM takes: no size follows from it."""
     share = options.get("gpu-memory-utilization")
@@ -53,7 +60,7 @@ def wrong_numbers(options: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...],
         yield ("gpu-memory-utilization",), share
     for name, least in LEAST.items():
         value = options.get(name)
-        if value is None or (name == "max-model-len" and str(value).strip().lower() == "auto"):
+        if value is None or (name == "max-model-len" and is_auto(value)):
             continue
         number = None if isinstance(value, float) else whole(value)
         if not number or not least <= number < MOST or (name not in _SHORT and not str(value).strip().isdecimal()):

@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from ..findings import ERROR, WARNING
 from ..sizes import fraction, wrong_numbers
+from .connectors import extra_of, extra_place
 from .context import Context, Engine
 from .keys import unknown_keys
 from .registry import Problem, rule
@@ -111,3 +113,35 @@ def additional_keys(ctx: Context, engine: Engine) -> Iterator[Problem]:
         if near is not None:
             severity = ERROR if near == "sparse_kv_offload_config" else None
             yield Problem(key, near, f"mend the key in {engine.place('additional-config', key)}", severity=severity)
+
+
+#: Text that somebody meant as a switch.
+WORDS = ("true", "yes", "on", "false", "no", "off")
+
+
+def words(value: Any, *path: str) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Path and text of each word for true or false in nested mappings."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from words(inner, *path, str(key))
+    elif isinstance(value, str) and value.strip().lower() in WORDS:
+        yield path, value
+
+
+@rule(
+    "PD-ARG-005",
+    ERROR,
+    "a switch is written as text",
+    per="instance",
+    source="vllm-ascend ascend_config.py, ascend_store_connector.py: if additional_config.get(...)",
+)
+def switches(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """What vllm-ascend reads of additional-config and kv_connector_extra_config it takes as it is: "false" in quotes is
+    text, and text that is not empty counts as true.
+    """
+    found = [(engine.place("additional-config", *path), path, text) for path, text in words(engine.additional)]
+    for part in engine.parts:
+        found += [(extra_place(engine, part, ".".join(path)), path, text) for path, text in words(extra_of(part))]
+    for where, path, text in found:
+        right = "true" if text.strip().lower() in WORDS[:3] else "false"
+        yield Problem(f"{'.'.join(path)} {text!r}", f"{right}, without quotes", f"mend it in {where}")

@@ -22,7 +22,7 @@ from ...module_utils._sizing_input import (
 from ...module_utils._sizing_model import experts_of, longest_length, number, text_config
 from .. import connectors
 from ..memcache import LOCAL_FILE
-from ..sizes import fraction, sizing_input, whole, wrong_numbers
+from ..sizes import fraction, is_auto, sizing_input, whole, wrong_numbers
 
 UNKNOWN = "<unknown"
 #: Facts that no working host shows empty.
@@ -156,7 +156,7 @@ class Engine:
         value = self.args.get(option)
         if value is None:
             return default
-        found = whole(value)
+        found = -1 if option == "max-model-len" and is_auto(value) else whole(value)
         if found is None:
             raise Missing(f"{option} of {self.name} is {value!r}, no whole number")
         return found

@@ -37,6 +37,12 @@ def host_pools(ctx: Context, host: str) -> list[tuple[str, int]]:
     return pools
 
 
+def pinned_beyond_need(ctx: Context, engine: Engine) -> bool:
+    """Whether the engine is given more HBM for KV than its requests need: the host pool follows from that."""
+    pinned = whole(engine.args.get("kv-cache-memory-bytes")) if engine.offloads else None
+    return pinned is not None and pinned > (ctx.sizing(engine).recommended.kv_cache_memory_bytes or pinned)
+
+
 def gib(value: float) -> str:
     return f"{value / GIB:.1f} GiB"
 
@@ -58,10 +64,11 @@ def host_memory(ctx: Context, host: str) -> Iterator[Problem]:
     need, usable = sum(pool[1] for pool in pools), ctx.usable_memory(host)
     if pools and need + HOST_RESERVE_BYTES > usable:
         limit = max(0, usable - HOST_RESERVE_BYTES)
+        pinned = "pd_kv_cache_memory_bytes, " if any(pinned_beyond_need(ctx, engine) for engine in ctx.on(host)) else ""
         yield Problem(
             f"{gib(need)} ({'; '.join(pool[0] for pool in pools)}) of {gib(usable)}",
             f"at most {gib(limit)}",
-            "lower pd_dram_size_per_dp_gb, memcache_dram_size or max-num-seqs, or free memory",
+            f"lower {pinned}pd_dram_size_per_dp_gb, memcache_dram_size or max-num-seqs, or free memory",
         )
 
 

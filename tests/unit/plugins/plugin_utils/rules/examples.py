@@ -764,6 +764,9 @@ EXAMPLES: dict[str, Example] = {
     "PD-ARG-004": Example(
         "sparse", arg("decode", "additional-config/enable_mlpao", False), "d1", "enable_mlpao", "enable_mlapo"
     ),
+    "PD-ARG-005": Example(
+        "sparse", arg("decode", "additional-config/enable_sparse_li_c8", "false"), "d1", "'false'", "false, without"
+    ),
     # ---- environment ----
     "PD-ENV-001": Example("sparse", unmount("decode", "/etc/hccn.conf"), "d1", "/etc/hccn.conf"),
     "PD-ENV-002": Example("sparse", env("decode", "OMP_NUM_THREADS", 1), "d1", "int 1", '"1"'),
@@ -1122,6 +1125,15 @@ MORE: dict[str, tuple[Example, ...]] = {
         Example("sparse", arg("decode", "max-model-len", int("9" * 400)), "d1", "max-model-len 999"),
         Example("sparse", arg("decode", "max-model-len", 0), "d1", "max-model-len 0"),
         Example("sparse", arg("decode", "gpu-memory-utilization", 0), "d1", "0", "at most 1"),
+    ),
+    "PD-ARG-005": (
+        Example("mooncake", extra("decode", "use_layerwise", "Yes"), "d1", "use_layerwise 'Yes'", "true, without"),
+        Example(
+            "mooncake",
+            arg("prefill", "additional-config", {"scheduler_config": {"recompute_scheduler_enable": "off"}}),
+            "p1",
+            "scheduler_config.recompute_scheduler_enable 'off'",
+        ),
     ),
     "PD-ARG-004": (
         Example(

@@ -101,6 +101,22 @@ POOLED = {"kv_connector": "MultiConnector", EXTRA: {"connectors": [{"kv_connecto
             {"pd_vllm_args": {"additional-config": {"sparse_kv_offload_config": {"dram_size_per_dp_gb": 1}}}},
             "mend the key in pd_vllm_args",
         ),
+        (
+            "PD-ARG-005",
+            {"pd_host_vllm_args": {"additional-config": {"enable_mlapo": "no"}}},
+            "mend it in pd_host_vllm_args",
+        ),
+        (
+            "PD-ARG-005",
+            {"pd_kv_transfer_config": {EXTRA: {"use_layerwise": "true"}}},
+            "mend it in pd_kv_transfer_config",
+        ),
+        (
+            "PD-MEM-001",
+            {"pd_kv_cache_memory_bytes": 10**12},
+            "lower pd_kv_cache_memory_bytes, pd_dram_size_per_dp_gb, memcache_dram_size or max-num-seqs, "
+            "or free memory",
+        ),
         ("PD-CONN-001", {"decode_kv_transfer_config": POOLED}, "mend kv_connector in decode_kv_transfer_config"),
         ("PD-CONN-001", {"pd_kv_transfer_config": POOLED}, "mend kv_connector in pd_kv_transfer_config"),
         ("PD-CONN-002", {"pd_kv_transfer_config": {"kv_buffer_sice": 1}}, "mend the key in pd_kv_transfer_config"),
@@ -134,6 +150,12 @@ def test_advice_names_the_variable_that_turns_recomputing_on(place: str) -> None
     assert told == {("p1", "remove it from pd_instance_vllm_args")}
 
 
+@pytest.mark.parametrize("word", ["auto", "AUTO", -1])
+def test_a_length_that_is_left_to_vllm_leaves_nothing_unchecked(word: Any) -> None:
+    findings = judged({"all": {"pd_vllm_args": {"max-model-len": word}}}).findings
+    assert [one.rule for one in findings if one.severity == "not checked"] == []
+
+
 V31 = {"pd_model_path": "/data/models/DeepSeek-V3.1-W8A8"}
 
 
@@ -147,6 +169,8 @@ V31 = {"pd_model_path": "/data/models/DeepSeek-V3.1-W8A8"}
         ({"pd_vllm_args": {"max-num-seqs": 0}}, {}, {"PD-ARG-003"}),
         ({"decode_vllm_args": {"max-num-seqs": [4]}}, {}, {"PD-ARG-003"}),
         ({"pd_topk_buffer_size": 4100}, {}, {"PD-SPARSE-002"}),
+        ({"pd_dram_size_per_dp_gb": 0}, {}, {"PD-SPARSE-011", "PD-SPARSE-012"}),
+        ({"pd_vllm_args": {"max-model-len": "auto"}}, {}, set()),
     ],
 )
 def test_what_follows_from_a_mistake_is_not_told_beside_it(
