@@ -45,11 +45,11 @@ class Finding:
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
     """As a report shows them: by severity, waived ones last, then by rule and host."""
     return sorted(
-        findings, key=lambda f: (bool(f.waived), SEVERITIES.index(f.severity), f.rule, _counted(f.host), f.found)
+        findings, key=lambda f: (bool(f.waived), SEVERITIES.index(f.severity), f.rule, as_counted(f.host), f.found)
     )
 
 
-def _counted(host: str) -> list[str | int]:
+def as_counted(host: str) -> list[str | int]:
     """A host's name for sorting as people count: p2 before p10."""
     return [int(part) if part.isdecimal() else part for part in re.split(r"([0-9]+)", host)]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .findings import ERROR, NOT_CHECKED, SEVERITIES, WARNING, Finding, in_order, printable
+from .findings import ERROR, NOT_CHECKED, SEVERITIES, WARNING, Finding, as_counted, in_order, printable
 from .rules import RULES
 from .rules.registry import CRASHED
 
@@ -145,7 +145,7 @@ def _fact(reason: str) -> tuple[str, str]:
 def _row(members: Sequence[Finding]) -> Row:
     first = members[0]
     unchecked = _unchecked(first)
-    hosts = tuple(dict.fromkeys(finding.host for finding in members if finding.host))
+    hosts = sorted({finding.host for finding in members if finding.host}, key=as_counted)
     found = first.found
     if unchecked:
         rest = _fact(_reason(_owner(members)))[1]

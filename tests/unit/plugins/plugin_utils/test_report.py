@@ -147,6 +147,9 @@ def test_hosts_stand_in_the_order_in_which_people_count() -> None:
     findings = [Finding("PD-HOST-003", WARNING, host, "late") for host in ("p10", "p2", "p1", "d1", "p11", "10.0.0.9")]
     (row,) = report.rows(report.as_findings(findings))
     assert row.hosts == ("10.0.0.9", "d1", "p1", "p2", "p10", "p11")
+    for host, rule in (("p2", "PD-NPU-001"), ("p10", "PD-NPU-001"), ("p1", "PD-NPU-002"), ("p3", "PD-NPU-002")):
+        findings.append(Finding(rule, NOT_CHECKED, host, f"no chip of {host} was seen"))
+    assert report.rows(report.as_findings(findings))[-1].hosts == ("p1", "p2", "p3", "p10")
 
 
 def test_unchecked_rules_are_grouped_by_reason() -> None:
