@@ -27,6 +27,7 @@ class Row:
     hosts: tuple[str, ...]  # empty: the whole cluster
     title: str  # empty where the finding is not what the title says: not checked, or the rule crashed
     finding: Finding
+    more: tuple[str, ...] = ()  # what else was found there, with the same right and mend
 
     @property
     def rule(self) -> str:
@@ -92,7 +93,7 @@ def conclusion(findings: Sequence[Finding]) -> str:
 
 
 def rows(findings: Iterable[Finding]) -> list[Row]:
-    """What a person reads: equal findings of several hosts once, unchecked rules by their reason."""
+    """What a person reads: a rule's findings on one host or on several once, unchecked rules by their reason."""
     groups: dict[tuple[Any, ...], list[Finding]] = {}
     for finding in findings:
         if _unchecked(finding):
@@ -105,7 +106,19 @@ def rows(findings: Iterable[Finding]) -> list[Row]:
         if _unchecked(members[0]):  # of another host the same reason has another name in it
             key = (*key[:2], _anonymous(key[2], _owner(members).host))
         merged.setdefault(key, []).extend(members)
-    return [_row(members) for members in merged.values()]
+    return _folded(_row(members) for members in merged.values())
+
+
+def _folded(made: Iterable[Row]) -> list[Row]:
+    """Rows of one rule that say the same of the same hosts, but for what was found, as one."""
+    kept: dict[Any, Row] = {}
+    for row in made:
+        key = replace(row, finding=replace(row.finding, host="", found="")) if row.severity != NOT_CHECKED else row
+        if key in kept:
+            kept[key] = replace(kept[key], more=(*kept[key].more, row.finding.found))
+        else:
+            kept[key] = row
+    return list(kept.values())
 
 
 def _unchecked(finding: Finding) -> bool:
@@ -194,7 +207,7 @@ def terminal(findings: Iterable[Finding | Mapping[str, Any]], width: int = 120) 
 def _text(row: Row) -> list[str]:
     finding = row.finding
     title = f"{heading(row.title)}: " if row.title else ""
-    text = [f"{title}{finding.found}"]
+    text = [f"{title}{finding.found}", *(f"also: {found}" for found in row.more)]
     text += [f"right: {finding.right}"] if finding.right else []
     text += [f"mend: {finding.mend}"] if finding.mend else []
     text += [f"waived: {finding.waived}"] if finding.waived else []

@@ -92,6 +92,7 @@ def _finding(row: Row, ctx: Context) -> dict[str, Any]:
         "severity": row.severity,
         "css": css(row.severity),
         "rule": row.rule,
+        "more": row.more,
         "unchecked": [(name, told.title if (told := about(name)) else "") for name in row.rules] if not one else [],
         "hosts": row.place,
         "all_hosts": ", ".join(runs(row.hosts)),

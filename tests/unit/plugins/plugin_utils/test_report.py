@@ -133,6 +133,21 @@ def test_same_finding_on_many_hosts_is_one_row() -> None:
     assert [row.place for row in report.rows(findings)] == ["h00 to h63"]
 
 
+def test_what_one_rule_finds_twice_on_a_host_is_one_row() -> None:
+    findings = [
+        Finding("PD-HOST-009", WARNING, host, f"/etc/{name} is missing", "present", "install it")
+        for host in ("p1", "p2")
+        for name in ("a", "b", "c")
+    ]
+    findings.append(Finding("PD-HOST-009", WARNING, "p2", "/etc/d is missing", "present", "install it"))
+    shared, own = report.rows(report.as_findings(findings))
+    assert (shared.hosts, shared.more) == (("p1", "p2"), ("/etc/b is missing", "/etc/c is missing"))
+    assert (own.hosts, own.finding.found, own.more) == (("p2",), "/etc/d is missing", ())
+    text, page = report.terminal(findings), report_html.html(*cluster("sparse"), findings)
+    assert text.count("install it") == 2 and "also: /etc/c is missing" in text and "7 warnings." in text
+    assert "<dd>/etc/c is missing</dd>" in page
+
+
 def test_no_host_is_lost_where_the_column_only_counts() -> None:
     findings = [Finding("PD-HOST-003", WARNING, f"h{n}", "late") for n in range(0, 20, 2)]
     (row,) = report.rows(report.as_findings(findings))
