@@ -236,6 +236,8 @@ def _convert(kind: str, value: Any) -> Any:
             raise ValueError("not a whole number" + (" and not auto" if kind == "int_or_auto" else ""))
         if len(str(value)) > 18:
             raise ValueError("larger than anything it could mean")
+        if int(value) < 0:
+            raise ValueError("negative")
         return int(value)
     if kind == "dict":
         if not isinstance(value, Mapping):

@@ -73,7 +73,7 @@ def sizes_true(ctx: Context, engine: Engine) -> Iterator[Problem]:
                 continue
             others = [engine] if engine.role == name else ctx.of(name)
             for key, real in (("dp_size", {one.dp for one in others}), ("tp_size", {one.tp for one in others})):
-                if int(stated.get(key) or 0) not in real:
+                if whole(stated.get(key)) not in real:
                     right = " or ".join(map(str, sorted(real)))
                     yield Problem(f"{name}.{key} {stated.get(key)}", right, "leave it to the plan")
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...module_utils._sizing_model import number
+from ...module_utils._sizing_model import number as config_number
 from .. import connectors as kinds
 from ..findings import ERROR, INFO, WARNING
-from ..sizes import whole
+from ..sizes import fraction, whole
 from .context import Context, Engine, known
 from .keys import unknown_keys
 from .registry import Problem, rule
@@ -246,6 +246,16 @@ def backend_explicit(ctx: Context, engine: Engine) -> Iterator[Problem]:
         )
 
 
+#: Numbers of a KV pool that works layer by layer, with the least that it takes.
+LAYERWISE = {
+    "layerwise_num_shared_buffers": 1,
+    "layerwise_prefetch_layers": 1,
+    "layerwise_max_transfer_blocks": 0,
+    "layerwise_max_transfer_bytes": 0,
+    "h2d_stagger_us": 0,
+}
+
+
 @rule(
     "PD-CONN-008",
     ERROR,
@@ -270,10 +280,12 @@ def layerwise_buffers(ctx: Context, engine: Engine) -> Iterator[Problem]:
             f"state it in {extra_place(engine, part, 'layerwise_num_shared_buffers')}",
             severity=WARNING,
         )
-    for name in ("layerwise_num_shared_buffers", "layerwise_prefetch_layers"):
+    for name, least in LAYERWISE.items():
         value = extra.get(name)
-        if value is not None and (whole(value) or 0) < 1:
-            yield Problem(f"{name} {value!r}", "a number of 1 or more", f"mend it in {extra_place(engine, part, name)}")
+        number = whole(value)
+        if value is not None and (number is None or number < least):
+            right = f"a number of {least} or more"
+            yield Problem(f"{name} {value!r}", right, f"mend it in {extra_place(engine, part, name)}")
     mend = f"mend it in {extra_place(engine, part, 'layerwise_independent_layers')}"
     own = extra.get("layerwise_independent_layers")
     if own is None or str(own).strip().lower() == "all":
@@ -281,7 +293,7 @@ def layerwise_buffers(ctx: Context, engine: Engine) -> Iterator[Problem]:
     if not isinstance(own, list) or any(whole(layer) is None for layer in own):
         yield Problem(f"layerwise_independent_layers {own!r}", "a list of layers, or all", mend)
         return
-    layers = number(ctx.model_config(engine.host), "num_hidden_layers")
+    layers = config_number(ctx.model_config(engine.host), "num_hidden_layers")
     outside = [layer for layer in own if not -layers <= (whole(layer) or 0) < layers]
     if outside:
         yield Problem(f"layerwise_independent_layers {outside}", f"-{layers} to {layers - 1}", mend)
@@ -522,3 +534,28 @@ def connector_tls(ctx: Context, engine: Engine) -> Iterator[Problem]:
                 yield Problem(
                     f"ssl_enable without {', '.join(gone)}", "both", "set them and mount the files (pd_extra_mounts)"
                 )
+
+
+#: Fields of kv_transfer_config that take one of a few words.
+CHOICES = {"kv_role": ("kv_producer", "kv_consumer", "kv_both"), "kv_load_failure_policy": ("fail", "recompute")}
+
+
+@rule(
+    "PD-CONN-025",
+    ERROR,
+    "a field of kv_transfer_config has a value that vLLM refuses",
+    per="instance",
+    source="vllm/config/kv_transfer.py KVTransferConfig",
+)
+def field_values(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """kv_role and kv_load_failure_policy are one of a few words, kv_rank, kv_parallel_size, kv_port and kv_buffer_size
+    numbers.
+    """
+    for part in engine.parts:
+        for name, choices in CHOICES.items():
+            if part.get(name) is not None and part[name] not in choices:
+                yield Problem(f"{name} {part[name]!r}", " or ".join(choices), f"mend it in {place(engine, part, name)}")
+        for name in ("kv_rank", "kv_parallel_size", "kv_port", "kv_buffer_size"):
+            read = fraction if name == "kv_buffer_size" else whole
+            if part.get(name) is not None and read(part[name]) is None:
+                yield Problem(f"{name} {part[name]!r}", "a number", f"mend it in {place(engine, part, name)}")

@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...module_utils._sizing_gate import GIB
 from .. import connectors
 from ..containers import CANN_SCRIPTS, MEMCACHE_SCRIPT, MEMFABRIC_SCRIPT
+from ..facts import is_unknown
 from ..findings import ERROR, INFO, WARNING
 from .context import Context, Engine, covers, targets
 from .registry import REPORT, Problem, rule
@@ -310,3 +312,56 @@ def shadowing(ctx: Context, engine: Engine) -> Iterator[Problem]:
     for path in targets(engine):
         if path.rstrip("/") in ("/usr/local/sbin", "/usr/local/bin", "/usr/local", "/usr/bin", "/usr/lib", "/root"):
             yield Problem(f"{path} of the host is mounted", "only the files that are needed", "pd_mount_sbin: false")
+
+
+#: Variables that vLLM and vllm-ascend read with int().
+WHOLE = (
+    *("VLLM_ENGINE_READY_TIMEOUT_S", "VLLM_ENGINE_ITERATION_TIMEOUT_S", "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS"),
+    *("VLLM_WORKER_SHUTDOWN_TIMEOUT_SECONDS", "VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "VLLM_MOONCAKE_ABORT_REQUEST_TIMEOUT"),
+    *(
+        "VLLM_ASCEND_ENABLE_FLASHCOMM1",
+        "VLLM_ASCEND_ENABLE_MLAPO",
+        "VLLM_ASCEND_MLA_FIA_SPLIT",
+        "VLLM_ASCEND_ENABLE_NZ",
+    ),
+    *("VLLM_ASCEND_ENABLE_FUSED_MC2", "VLLM_ASCEND_BALANCE_SCHEDULING", "HCCL_RDMA_TIMEOUT", "HCCL_RDMA_RETRY_CNT"),
+)
+
+
+@rule(
+    "PD-ENV-014",
+    ERROR,
+    "a variable that is read as a number is none",
+    per="engine",
+    source="vllm/envs.py; vllm-ascend envs.py; Python, PYTHONHASHSEED",
+)
+def whole_numbers(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """int() of anything else ends the engine at start: switches among these are 0 or 1, not true.
+
+    Python itself starts with a PYTHONHASHSEED from 0 to 4294967295 (or random, see PD-PARITY-008).
+    """
+    for name in WHOLE:
+        value = engine.env.get(name)
+        if value is not None and not re.fullmatch(r"\s*[+-]?[0-9]+\s*", str(value)):
+            right = {"true": "1", "false": "0"}.get(str(value).lower(), "a whole number")
+            yield Problem(f"{name}={value}", right, f"correct it in {engine.role}_env, or where else it is set")
+    seed = str(engine.env.get("PYTHONHASHSEED") or "random")
+    if seed != "random" and not (re.fullmatch("[0-9]{1,10}", seed) and int(seed) < 2**32):
+        yield Problem(f"PYTHONHASHSEED={seed}", "0", "set it in pd_env")
+
+
+@rule(
+    "PD-ENV-015",
+    ERROR,
+    "a mount is not from a path to a path",
+    per="service",
+    source="Docker: -v SOURCE:TARGET; what does not begin with / is the name of a volume",
+)
+def mounts_are_paths(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """All mounts are bind mounts. Docker makes an empty volume of a source that is no absolute path, and refuses a
+    target that is none.
+    """
+    for mount in map(str, engine.container.get("mounts") or []):
+        source, _colon, target = mount.partition(":")
+        if not is_unknown(mount) and not (source.startswith("/") and target.startswith("/")):
+            yield Problem(mount, "/source:/target", "correct pd_extra_mounts, pd_base_dir or pd_log_dir")

@@ -398,7 +398,7 @@ def pool_holds_request(ctx: Context, engine: Engine) -> Iterator[Problem]:
     ranks = sum(len(one.devices) for one in ctx.engines if one.uses_memcache)
     sizing = ctx.sizing(engine)
     need = ctx.model_length(engine) * sizing.pool_bytes_per_token
-    if ranks * per_rank * GIB < need:
+    if ranks and ranks * per_rank * GIB < need:  # no rank: no chips, which the planner tells
         right = -(-need // (ranks * GIB))
         yield Problem(
             f"{ranks} x {per_rank} GiB, one request {need / GIB:.1f} GiB", f"{right}G", "memcache_dram_size: auto"

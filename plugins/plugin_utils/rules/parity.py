@@ -135,6 +135,12 @@ def uses_hash(ctx: Context) -> list[Engine]:
     return [engine for engine in ctx.engines if engine.transfer]
 
 
+def seed(engine: Engine) -> str | None:
+    """Python's hash seed; ``None`` where each process draws its own."""
+    value = str(engine.env.get("PYTHONHASHSEED") or "random")
+    return None if value == "random" else value
+
+
 @rule(
     "PD-PARITY-008",
     ERROR,
@@ -143,17 +149,23 @@ def uses_hash(ctx: Context) -> list[Engine]:
     source="vllm-ascend #12002; vLLM #51875; LMCache #1739; kv_pool.md:39",
 )
 def hash_seed(ctx: Context) -> Iterator[Problem]:
-    """Block hashes begin from Python's own hash seed, drawn anew by each process if unset: the pool then never hits.
+    """Block hashes begin from Python's own hash seed, drawn anew by each process if unset, empty or random: the pool
+    then never hits.
 
     Where every engine leaves it unset it is a warning, and only noted where none uses a pool.
     """
     engines = uses_hash(ctx)
-    seen = differing(ctx, lambda engine: engine.env.get("PYTHONHASHSEED", "unset"), engines)
+    seen = differing(ctx, seed, engines)
     if seen:
         yield Problem(listed(seen), 'PYTHONHASHSEED "0" everywhere', "set it in pd_env")
-    elif engines and engines[0].env.get("PYTHONHASHSEED") is None:
+    elif engines and seed(engines[0]) is None:
         pool = any(engine.uses_memcache or engine.part("AscendStoreConnector") for engine in engines)
-        yield Problem("unset everywhere", 'PYTHONHASHSEED "0"', "set it in pd_env", severity=WARNING if pool else INFO)
+        yield Problem(
+            "unset, empty or random everywhere",
+            'PYTHONHASHSEED "0"',
+            "set it in pd_env",
+            severity=WARNING if pool else INFO,
+        )
 
 
 @rule("PD-PARITY-009", ERROR, "the model differs between hosts", per="cluster", source="collection; vllm-ascend #9999")

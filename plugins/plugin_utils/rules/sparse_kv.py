@@ -443,7 +443,8 @@ def ready_timeout(ctx: Context, engine: Engine) -> Iterator[Problem]:
     if not engine.offloads:
         return
     value = engine.env.get("VLLM_ENGINE_READY_TIMEOUT_S")
-    if value is None or int(float(value)) < MIN_READY_TIMEOUT_S:
+    seconds = whole(value)  # what is no number is PD-ENV-014's
+    if value is None or (seconds is not None and seconds < MIN_READY_TIMEOUT_S):
         yield Problem(
             f"VLLM_ENGINE_READY_TIMEOUT_S {value or 'unset'}", f"{MIN_READY_TIMEOUT_S}", "leave it to the plan"
         )

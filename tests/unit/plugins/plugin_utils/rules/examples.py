@@ -645,6 +645,9 @@ EXAMPLES: dict[str, Example] = {
     "PD-CONN-023": Example(
         "context_parallel", parallel("decode", decode_context_parallel_size=3), "d1", "2 x 8 = 16, decode 1 x 3", "of 3"
     ),
+    "PD-CONN-025": Example(
+        "sparse", transfer("decode", "kv_load_failure_policy", "retry"), "d1", "'retry'", "fail or recompute"
+    ),
     "PD-CONN-024": Example(
         "mooncake",
         both(parallel("prefill", pipeline_parallel_size=2), extra("decode", "prefill/pp_layer_partition", "30,31")),
@@ -801,6 +804,10 @@ EXAMPLES: dict[str, Example] = {
     "PD-ENV-013": Example(
         "sparse", container("decode", "mounts", ["/usr/local/sbin:/usr/local/sbin:ro"]), "d1", "sbin"
     ),
+    "PD-ENV-015": Example("sparse", container("decode", "mounts", ["cache:/root/.cache"]), "d1", "cache:", "/source"),
+    "PD-ENV-014": Example(
+        "sparse", env("decode", "VLLM_ASCEND_ENABLE_FLASHCOMM1", "true"), "d1", "FLASHCOMM1=true", "1"
+    ),
 }
 
 #: Further ways in which a rule must find something.
@@ -815,6 +822,10 @@ MORE: dict[str, tuple[Example, ...]] = {
     ),
     "PD-MODEL-012": (
         Example("mooncake", dense_ranks(local=1, data_parallel_rank=0), "p1", "2 external ranks, and the model has no"),
+    ),
+    "PD-CONN-025": (
+        Example("mooncake", transfer("decode", "kv_role", "both"), "d1", "kv_role 'both'", "kv_both"),
+        Example("mooncake", transfer("decode", "kv_buffer_size", "large"), "d1", "kv_buffer_size 'large'", "a number"),
     ),
     "PD-CONN-024": (
         Example(
@@ -1126,6 +1137,10 @@ MORE: dict[str, tuple[Example, ...]] = {
         Example("sparse", arg("decode", "max-model-len", 0), "d1", "max-model-len 0"),
         Example("sparse", arg("decode", "gpu-memory-utilization", 0), "d1", "0", "at most 1"),
     ),
+    "PD-ENV-014": (
+        Example("sparse", env("decode", "VLLM_ENGINE_READY_TIMEOUT_S", "soon"), "d1", "=soon", "a whole number"),
+        Example("sparse", env("decode", "PYTHONHASHSEED", "-1"), "d1", "PYTHONHASHSEED=-1", "0"),
+    ),
     "PD-ARG-005": (
         Example("mooncake", extra("decode", "use_layerwise", "Yes"), "d1", "use_layerwise 'Yes'", "true, without"),
         Example(
@@ -1207,6 +1222,13 @@ MORE: dict[str, tuple[Example, ...]] = {
             both(env("decode", "PYTHONHASHSEED", None), env("prefill", "PYTHONHASHSEED", None)),
             "",
             "unset",
+            severity="warning",
+        ),
+        Example(
+            "sparse",
+            both(env("decode", "PYTHONHASHSEED", "random"), env("prefill", "PYTHONHASHSEED", "")),
+            "",
+            "random everywhere",
             severity="warning",
         ),
     ),

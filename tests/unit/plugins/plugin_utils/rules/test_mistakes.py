@@ -171,6 +171,11 @@ V31 = {"pd_model_path": "/data/models/DeepSeek-V3.1-W8A8"}
         ({"pd_topk_buffer_size": 4100}, {}, {"PD-SPARSE-002"}),
         ({"pd_dram_size_per_dp_gb": 0}, {}, {"PD-SPARSE-011", "PD-SPARSE-012"}),
         ({"pd_vllm_args": {"max-model-len": "auto"}}, {}, set()),
+        ({"pd_kv_transfer_config": {"kv_load_failure_policy": "retry"}}, {}, {"PD-CONN-025"}),
+        ({"pd_extra_mounts": ["/a"]}, {}, {"PD-ENV-015"}),
+        ({"pd_stop_grace_s": -1}, {}, {"variable-type"}),
+        ({"pd_env": {"VLLM_ENGINE_READY_TIMEOUT_S": "soon"}}, {}, {"PD-ENV-014"}),
+        ({"pd_devices": [], "pd_profile": "sparse_kv_offload"}, {}, {"device-list"}),
     ],
 )
 def test_what_follows_from_a_mistake_is_not_told_beside_it(
