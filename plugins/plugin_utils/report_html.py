@@ -17,7 +17,7 @@ from ..module_utils._sizing_gate import GIB
 from .findings import ERROR, NOT_CHECKED, WARNING, Finding, printable
 from .report import Row, as_findings, conclusion, counted, counts, heading, rows, runs
 from .report_json import reasons
-from .report_memory import Bar, chip_bars, host_bars
+from .report_memory import Budget, chip_bars, host_bars
 from .report_topology import links, picture
 from .rules import about
 from .rules.context import Context
@@ -107,7 +107,7 @@ def _finding(row: Row, ctx: Context) -> dict[str, Any]:
 # ---- memory ----
 
 
-def drawn(bars: Sequence[Bar]) -> list[dict[str, Any]]:
+def drawn(bars: Sequence[Budget]) -> list[dict[str, Any]]:
     """Bars with widths in percent and words; where there are many, those that look alike once, with all names."""
     kept: dict[Any, dict[str, Any]] = {}
     for number, one in enumerate(bars):
@@ -119,25 +119,26 @@ def drawn(bars: Sequence[Bar]) -> list[dict[str, Any]]:
     return list(kept.values())
 
 
-def _kind(bar: Bar) -> str:
+def _kind(one: Budget) -> str:
     """What a bar is of, whoever has it."""
-    return str(bar["name"]).partition(", ")[2]
+    return str(one["name"]).partition(", ")[2]
 
 
-def _where(bar: Bar) -> str:
-    return bar["host"] if bar["name"] == bar["host"] else f"{bar['name']} on {bar['host']}"
+def _where(one: Budget) -> str:
+    return one["host"] if one["name"] == one["host"] else f"{one['name']} on {one['host']}"
 
 
-def _drawn(bar: Bar) -> dict[str, Any]:
-    total, over = bar["total_bytes"], bar["over_bytes"]
-    parts = [*bar["parts"], *([{"label": "free", "kind": "free", "bytes": n}] if (n := bar["free_bytes"]) else [])]
+def _drawn(one: Budget) -> dict[str, Any]:
+    total, over = one["total_bytes"], one["over_bytes"]
+    free = {"label": "free", "kind": "free", "bytes": one["free_bytes"]}
+    parts = [part for part in (*one["parts"], free) if part["bytes"]]
     scale = max(1, total + over)
     return {
-        "title": _where(bar),
+        "title": _where(one),
         "others": [],
-        "unknown": printable(bar["unknown"]),
+        "unknown": printable(one["unknown"]),
         "total": gib(total),
-        "used": gib(total + over - bar["free_bytes"]),
+        "used": gib(total + over - one["free_bytes"]),
         "over": f"{gib(over)} too much" if over else "",
         "limit": round(100 * total / scale, 2),
         "parts": [

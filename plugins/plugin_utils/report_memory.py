@@ -12,11 +12,11 @@ from ..module_utils._sizing_input import HOST_RESERVE_BYTES
 from .rules.context import Context, Engine, Missing
 from .rules.memory import host_pools
 
-Bar = dict[str, Any]
+Budget = dict[str, Any]
 Part = tuple[str, str, float]  # label, kind (what is alike has one colour), bytes
 
 
-def bar(host: str, name: str, total: int, parts: Sequence[Part]) -> Bar:
+def budget(host: str, name: str, total: int, parts: Sequence[Part]) -> Budget:
     """Parts of a whole; together they may be more than it."""
     shown: list[dict[str, Any]] = [
         {"label": label, "kind": kind, "bytes": max(0, int(size))} for label, kind, size in parts
@@ -33,19 +33,19 @@ def bar(host: str, name: str, total: int, parts: Sequence[Part]) -> Bar:
     }
 
 
-def unknown(host: str, name: str, why: object) -> Bar:
+def unknown(host: str, name: str, why: object) -> Budget:
     """Nothing can be said, and why: an empty place in a report would look as if nothing were there."""
-    return {**bar(host, name, 0, []), "unknown": str(why)}
+    return {**budget(host, name, 0, []), "unknown": str(why)}
 
 
-def chip_bars(ctx: Context) -> list[Bar]:
+def chip_bars(ctx: Context) -> list[Budget]:
     """One for each engine, since its chips carry the same, and one for the chips of a host that no engine has."""
     return [_of_engine(ctx, engine) for engine in ctx.engines if engine.data.get("devices") != []] + [
         one for host in ctx.hosts for one in _idle(ctx, host)
     ]
 
 
-def _of_engine(ctx: Context, engine: Engine) -> Bar:
+def _of_engine(ctx: Context, engine: Engine) -> Budget:
     name = engine.name
     try:
         chips = len(engine.devices)
@@ -59,7 +59,7 @@ def _of_engine(ctx: Context, engine: Engine) -> Bar:
     except (TypeError, ValueError) as error:  # facts may be odd, and the rules say so
         return unknown(engine.host, name, f"{type(error).__name__}: {error}")
     kv = ("full-length requests", hbm.kv_need_bytes) if size.offloads else ("", hbm.kv_need_bytes / max(1, seqs))
-    return bar(
+    return budget(
         engine.host,
         name,
         hbm.hbm_bytes,
@@ -73,7 +73,7 @@ def _of_engine(ctx: Context, engine: Engine) -> Bar:
     )
 
 
-def _idle(ctx: Context, host: str) -> list[Bar]:
+def _idle(ctx: Context, host: str) -> list[Budget]:
     """Chips that the plan may use and no engine has, with what is in use there now."""
     used = {chip for engine in ctx.on(host) for chip in engine.data.get("devices") or ()}
     idle = [chip for chip in ctx.hosts[host].get("devices") or () if isinstance(chip, int) and chip not in used]
@@ -88,15 +88,15 @@ def _idle(ctx: Context, host: str) -> list[Bar]:
         taken = max(int(chip.get("hbm_used_mib") or 0) for chip in seen) << 20
     except Missing as error:
         return [unknown(host, name, error)]
-    return [bar(host, name, total, [("in use now, at most", "system", taken)])]
+    return [budget(host, name, total, [("in use now, at most", "system", taken)])]
 
 
-def host_bars(ctx: Context) -> list[Bar]:
+def host_bars(ctx: Context) -> list[Budget]:
     """One for each host: what others use, what our services take, what must stay free."""
     return [_of_host(ctx, host) for host in ctx.hosts]
 
 
-def _of_host(ctx: Context, host: str) -> Bar:
+def _of_host(ctx: Context, host: str) -> Budget:
     try:
         total = int(ctx.fact(host, "host.memory.total_bytes"))
         usable, pools = ctx.usable_memory(host), host_pools(ctx, host)
@@ -104,7 +104,7 @@ def _of_host(ctx: Context, host: str) -> Bar:
         return unknown(host, host, error)
     except (TypeError, ValueError) as error:
         return unknown(host, host, f"{type(error).__name__}: {error}")
-    return bar(
+    return budget(
         host,
         host,
         total,
