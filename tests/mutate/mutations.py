@@ -173,6 +173,20 @@ MUTATIONS = (
         f"{GUIDE_1}::test_stated_sizes_are_taken",
     ),
     Mutation(
+        "sizes-made-of-a-number-that-vllm-refuses",
+        f"{UTILS}/sizes.py",
+        "if config is not None and not any(wrong_numbers(options)):",
+        "if config is not None:",
+        f"{PLANNING}/rules/test_mistakes.py::test_no_size_is_made_of_a_number_that_vllm_refuses",
+    ),
+    Mutation(
+        "networks-in-no-proxy-cover-addresses",
+        f"{UTILS}/rules/nic.py",
+        'host = rest.partition("/")[0]\n    if separator',
+        'host = address if "/" in rest else rest\n    if separator',
+        f"{PLANNING}/rules/test_rules.py::test_no_proxy_is_read_as_httpx_reads_it",
+    ),
+    Mutation(
         "users-mappings-replace-instead-of-merging",
         f"{UTILS}/layers.py",
         "result[key] = merge(below if isinstance(below, Mapping) else None, value)",

@@ -157,9 +157,14 @@ class Engine:
         if value is None:
             return default
         found = -1 if option == "max-model-len" and is_auto(value) else whole(value)
-        if found is None:
-            raise Missing(f"{option} of {self.name} is {value!r}, no whole number")
+        if found is None or option in self._refused:
+            raise Missing(f"{option} of {self.name} is {value!r}, which is no number for it")
         return found
+
+    @cached_property
+    def _refused(self) -> set[str]:
+        """Options whose value vLLM refuses, which PD-ARG-003 tells."""
+        return {path[-1] for path, _value in wrong_numbers(self.args)}
 
     @property
     def block_size(self) -> int:

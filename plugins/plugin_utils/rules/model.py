@@ -210,9 +210,10 @@ def dense_ranks(ctx: Context, engine: Engine) -> Iterator[Problem]:
 
 
 #: Numbers of config.json that sizes and vllm-ascend's checks are made of; some models list several for others.
+NEVER_0 = ("hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings", "vocab_size")
 NUMBERS = (
-    *("hidden_size", "num_hidden_layers", "num_nextn_predict_layers", "num_attention_heads", "max_position_embeddings"),
-    *("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "vocab_size"),
+    *NEVER_0,
+    *("num_nextn_predict_layers", "q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"),
     *("index_topk", "index_head_dim"),
 )
 
@@ -231,7 +232,7 @@ def numbers(ctx: Context, host: str) -> Iterator[Problem]:
     config = ctx.model_config(host)
     for name in NUMBERS:
         value = config.get(name)
-        if value is not None and (type(value) is not int or not 0 <= value < 2**31):
+        if value is not None and (type(value) is not int or not (name in NEVER_0) <= value < 2**31):
             read = number(config, name)
             yield Problem(
                 f"{name} in config.json is {value!r}",

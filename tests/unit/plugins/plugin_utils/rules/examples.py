@@ -818,6 +818,7 @@ MORE: dict[str, tuple[Example, ...]] = {
     "PD-MODEL-013": (
         Example("sparse", model("d1", "config/index_topk", ["2048"]), "d1", "['2048']", "a whole number"),
         Example("sparse", model("d1", "config/hidden_size", -1), "d1", "hidden_size in config.json is -1"),
+        Example("mooncake", model("d1", "config/num_hidden_layers", 0), "d1", "num_hidden_layers in config.json is 0"),
         Example("mooncake", model("d1", "config/num_attention_heads", "128"), "d1", "num_attention_heads", "128"),
     ),
     "PD-MODEL-012": (

@@ -168,6 +168,8 @@ V31 = {"pd_model_path": "/data/models/DeepSeek-V3.1-W8A8"}
         ({}, {"index_head_dim": None}, {"PD-SPARSE-005"}),
         ({"pd_vllm_args": {"max-num-seqs": 0}}, {}, {"PD-ARG-003"}),
         ({"decode_vllm_args": {"max-num-seqs": [4]}}, {}, {"PD-ARG-003"}),
+        ({"pd_vllm_args": {"max-num-seqs": "4k"}}, {}, {"PD-ARG-003"}),
+        ({"pd_vllm_args": {"block-size": 0}}, {}, {"PD-ARG-003"}),
         ({"pd_topk_buffer_size": 4100}, {}, {"PD-SPARSE-002"}),
         ({"pd_dram_size_per_dp_gb": 0}, {}, {"PD-SPARSE-011", "PD-SPARSE-012"}),
         ({"pd_vllm_args": {"max-model-len": "auto"}}, {}, set()),
