@@ -167,7 +167,7 @@ FAULTS: dict[str, Fault] = {
         volatile=True,
     ),
     "disk_full": Fault(
-        "VALUE free where Docker keeps its images", "2g",
+        "VALUE free where Docker keeps its images", "1g",
         on=(STOP_DOCKER, _inside("mount", "-t", "tmpfs", "-o", "size={value}", "x", "/var/lib/docker"), START_DOCKER),
         off=(STOP_DOCKER, _inside("umount", "/var/lib/docker"), START_DOCKER),
         volatile=True,
