@@ -232,7 +232,8 @@ def numbers(ctx: Context, host: str) -> Iterator[Problem]:
     config = ctx.model_config(host)
     for name in NUMBERS:
         value = config.get(name)
-        if value is not None and (type(value) is not int or not (name in NEVER_0) <= value < 2**31):
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if value is not None and not (whole and (1 if name in NEVER_0 else 0) <= value < 2**31):
             read = number(config, name)
             yield Problem(
                 f"{name} in config.json is {value!r}",
