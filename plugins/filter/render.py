@@ -32,7 +32,7 @@ def probe_pings(plan: dict[str, Any], results: dict[str, dict[str, Any]]) -> dic
 
 def no_such_rule(identifier: str) -> str:
     try:
-        rules.rule_id(identifier)
+        rules.named(identifier)
     except rules.NoSuchRule as error:
         return str(error)
     return ""

@@ -26,7 +26,7 @@ from . import (
     sparse_kv,
     versions,
 )
-from .explain import NoSuchRule, about, explain, rule_id
+from .explain import NoSuchRule, about, explain, named
 from .registry import RULES, Problem, Rule, Verdict, judge
 
 # Part of an id -> where its rules stand.
@@ -67,5 +67,5 @@ __all__ = [
     "evaluate",
     "explain",
     "judge",
-    "rule_id",
+    "named",
 ]

@@ -48,17 +48,17 @@ def about(identifier: str) -> About | None:
     return None
 
 
-def rule_id(identifier: str) -> str:
-    """The id as it is written here, also of what the planner itself finds."""
+def named(identifier: str) -> About:
+    """The same, however the id is spelt. Raises ``NoSuchRule``."""
     names = {name.lower(): name for name in (*RULES, *PLAN_RULES, *WAIVERS)}
-    name = names.get(identifier.strip().lower())
-    if name is None:
+    one = about(names.get(identifier.strip().lower(), ""))
+    if one is None:
         near = difflib.get_close_matches(identifier.lower(), list(names), n=3, cutoff=0.4)
         raise NoSuchRule(
             f"There is no rule {identifier}. "
-            + (f"Near: {', '.join(names[one] for one in near)}." if near else f"There are {len(names)}.")
+            + (f"Near: {', '.join(names[each] for each in near)}." if near else f"There are {len(names)}.")
         )
-    return name
+    return one
 
 
 def explain(
@@ -72,10 +72,9 @@ def explain(
 
     Sentences are wrapped, formulas keep their lines."""
     try:
-        one = about(rule_id(identifier))
+        one = named(identifier)
     except NoSuchRule as error:
         return str(error)
-    assert one is not None  # every name that rule_id knows
     lines = [f"{one.id}  {one.title}  [{one.severity}]" if one.title else one.id, ""]
     for paragraph in one.why.split("\n\n"):
         lines += [*textwrap.wrap(paragraph, min(width, WIDTH), break_long_words=False, break_on_hyphens=False), ""]
