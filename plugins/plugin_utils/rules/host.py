@@ -76,7 +76,7 @@ def engine_version(ctx: Context, host: str) -> Iterator[Problem]:
     """Every service is a container. The engine must answer on its socket and speak Docker API 1.41 (Docker 20.10) or
     newer.
 
-    Where it is missing the run stops before anything is changed; check mode goes on and tells what would be done.
+    Check mode goes on all the same, and tells what would be done.
     """
     if not ctx.services_on(host):
         return
@@ -87,7 +87,6 @@ def engine_version(ctx: Context, host: str) -> Iterator[Problem]:
             str(engine.get("reason") or "no answer"),
             f"Docker API {MIN_DOCKER_API} or newer",
             "install Docker 20.10 or newer and start it",
-            severity=WARNING,
         )
     elif numbers(version) < numbers(MIN_DOCKER_API):
         yield Problem(f"API {version} ({engine.get('version')})", f"{MIN_DOCKER_API} or newer", "update the engine")

@@ -83,14 +83,16 @@ def host_memory(ctx: Context, host: str) -> Iterator[Problem]:
 def chip_memory(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """Weights, hot buffers and the KV cache must fit into gpu-memory-utilization x HBM.
 
-    Weights beyond it are an error (vLLM reports a negative KV cache size). KV that does not fit is a warning with
-    offload, or where not one request fits; else vLLM only takes fewer at once. All of it is an estimate, with 3 GiB for
-    the driver and 3 GiB for activations, HCCL buffers and graphs.
+    Weights beyond it are an error (vLLM reports a negative KV cache size), and with offload KV that would not fit if
+    all HBM were free for it. Else KV that does not fit is a warning with offload, or where not one request fits; in
+    other cases vLLM only takes fewer at once. All of it is an estimate, with 3 GiB for the driver and 3 GiB for
+    activations, HCCL buffers and graphs.
     """
     sizing = ctx.sizing(engine)
     budget = sizing.hbm
     if budget is None or budget.weights_bytes is None or budget.kv_available_bytes is None:
         raise Missing(f"HBM or weights of {engine.host} are not known")
+    beyond_doubt = budget.hbm_bytes - budget.weights_bytes - budget.hot_buffer_bytes  # were nothing else on the chip
     if budget.kv_available_bytes <= 0:
         if budget.weights_bytes + budget.runtime_bytes >= budget.usable_bytes:
             mend = "spread the instance over more chips"
@@ -108,6 +110,8 @@ def chip_memory(ctx: Context, engine: Engine) -> Iterator[Problem]:
         seqs, most = engine.max_num_seqs, sizing.recommended.max_num_seqs
         # without offload vLLM takes fewer requests at once; with it all of them must fit
         severity = WARNING if engine.offloads or not most else INFO
+        if engine.offloads and budget.kv_need_bytes > beyond_doubt:
+            severity = ERROR
         yield Problem(
             f"KV of {seqs} full-length requests needs {gib(budget.kv_need_bytes)} per chip, "
             f"about {gib(budget.kv_available_bytes)} are left",
@@ -120,7 +124,7 @@ def chip_memory(ctx: Context, engine: Engine) -> Iterator[Problem]:
             f"kv-cache-memory-bytes {gib(pinned)}, about {gib(budget.kv_available_bytes)} are left per chip",
             f"at most {gib(budget.kv_available_bytes)}",
             "lower pd_kv_cache_memory_bytes, or set it to auto",
-            severity=WARNING,
+            severity=ERROR if pinned > beyond_doubt else WARNING,
         )
 
 

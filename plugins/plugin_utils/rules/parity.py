@@ -36,7 +36,7 @@ def equal(
     title: str,
     why: str,
     value: Callable[[Engine], Any],
-    mend: str,
+    mend: str | Callable[[Context], str],
     source: str,
     severity: str = ERROR,
 ) -> None:
@@ -45,10 +45,21 @@ def equal(
     def check(ctx: Context) -> Iterator[Problem]:
         seen = differing(ctx, value)
         if seen:
-            yield Problem(listed(seen), "equal on prefill and decode", mend)
+            how = mend if isinstance(mend, str) else mend(ctx)
+            yield Problem(listed(seen), "equal on prefill and decode", how)
 
     check.__doc__ = why
     rule(identifier, severity, title, per="cluster", source=source)(check)
+
+
+def where_stated(name: str) -> Callable[[Context], str]:
+    """A mend that names every variable in which an option stands, since a role's own wins over that of all."""
+
+    def mend(ctx: Context) -> str:
+        places = dict.fromkeys(engine.stated_in(name, default="pd_vllm_args") for engine in ctx.carriers)
+        return f"state one {name} for all; now {' and '.join(places)} decide"
+
+    return mend
 
 
 equal(
@@ -56,7 +67,7 @@ equal(
     "block sizes differ",
     "KV moves block by block: a block of one side must be a block of the other.",
     option("block-size", 128),
-    "set block-size in pd_vllm_args",
+    where_stated("block-size"),
     "sfa_pd_rd2h; mooncake_connector.py",
 )
 equal(
@@ -64,7 +75,7 @@ equal(
     "dtype differs",
     "KV is copied as bytes: with another dtype the numbers mean something else.",
     option("dtype", "auto"),
-    "set dtype in pd_vllm_args",
+    where_stated("dtype"),
     "kv_cache_interface.py",
 )
 equal(
@@ -72,7 +83,7 @@ equal(
     "quantization differs",
     "Prefill and decode must compute the same model, or tokens drift.",
     option("quantization"),
-    "set quantization in pd_vllm_args",
+    where_stated("quantization"),
     "guide 1 sections 3.5 and 3.6",
 )
 equal(
@@ -80,7 +91,7 @@ equal(
     "kv-cache-dtype differs",
     "KV is copied as bytes: with another dtype the numbers mean something else.",
     option("kv-cache-dtype", "auto"),
-    "set kv-cache-dtype in pd_vllm_args",
+    where_stated("kv-cache-dtype"),
     "kv_cache_interface.py",
 )
 equal(
@@ -125,7 +136,7 @@ def length_equal(ctx: Context) -> Iterator[Problem]:
         yield Problem(
             f"up to {most} at prefill, {least} at decode",
             "equal on prefill and decode",
-            "set max-model-len in pd_vllm_args",
+            where_stated("max-model-len")(ctx),
             severity=INFO if most < least else None,
         )
 

@@ -249,7 +249,10 @@ def offload_keys(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """A misspelt key is ignored in silence: dram_size_per_dp_gb leaves the default of 128 in force."""
     later = LATER_OFFLOAD_KEYS if not ctx.version_in("<0.26.1") else ()
     for key, near in unknown_keys(engine.offload, (*OFFLOAD_KEYS, *later)):
-        yield Problem(key, near or "one of " + ", ".join(OFFLOAD_KEYS), f"mend the key in {offload_place(engine, key)}")
+        where = offload_place(engine, key)
+        own = SIZES.get(near or "") if ctx.profile == "sparse_kv_offload" else None
+        mend = f"state {own} instead, and remove the key from {where}" if own else f"mend the key in {where}"
+        yield Problem(key, near or "one of " + ", ".join(OFFLOAD_KEYS), mend)
 
 
 @rule(

@@ -51,7 +51,7 @@ CASES = [
     Case(DECODE, "hccn_conf_missing", "PD-NPU-009", "warning", ("missing",)),
     Case(DECODE, "low_memory=24", "PD-MEM-001", "error", ("24",)),
     Case(DECODE, "no_sve", "PD-HOST-006", "error", ("sve",)),
-    Case(DECODE, "docker_stopped", "PD-HOST-005", "warning", ("docker.sock",)),
+    Case(DECODE, "docker_stopped", "PD-HOST-005", "error", ("docker.sock",)),
     Case(DECODE, "small_mtu=1280", "PD-NIC-007", "warning", (f"path MTU to {DECODE}", "1500"), told_of=PREFILL),
 ]
 

@@ -421,6 +421,7 @@ def not_built(plan: Plan, facts: Facts) -> None:
 CANN = ("/usr/local/Ascend/ascend-toolkit/set_env.sh", "/usr/local/Ascend/nnal/atb/set_env.sh")
 MEMFABRIC, MEMCACHE = "/opt/memfabric_hybrid/set_env.sh", "/opt/memcache_hybrid/set_env.sh"
 SHORT = {"name": "a.safetensors", "size_bytes": 5, "expected_bytes": 9}
+ZEROS = {"name": "a.safetensors", "size_bytes": 99, "reason": "no header of a safetensors file"}
 NO_META: Change = lambda plan, facts: plan.update(services=[s for s in plan["services"] if s["kind"] != "meta"])  # noqa: E731
 PLANNED = planned("settings/pd_dram_gate", "planned")
 FLASHCOMM = env("decode", "VLLM_ASCEND_ENABLE_FLASHCOMM1", "1")
@@ -999,8 +1000,10 @@ MORE: dict[str, tuple[Example, ...]] = {
         Example("data_parallel", fact("d1", "hccn/chips/0/net_health", "Fault"), "d1", "Fault", severity="error"),
     ),
     "PD-MEM-002": (
-        Example("sparse", arg("decode", "max-num-seqs", 8), "d1", "15.6 GiB", "max-num-seqs", "warning"),
-        Example("sparse", arg("decode", "kv-cache-memory-bytes", 30 * GIB), "d1", "30.0 GiB", "at most", "warning"),
+        Example("sparse", arg("decode", "max-num-seqs", 6), "d1", "11.7 GiB", "max-num-seqs", "warning"),
+        Example("sparse", arg("decode", "max-num-seqs", 8), "d1", "15.6 GiB", "max-num-seqs", "error"),
+        Example("sparse", arg("decode", "kv-cache-memory-bytes", 12 * GIB), "d1", "12.0 GiB", "at most", "warning"),
+        Example("sparse", arg("decode", "kv-cache-memory-bytes", 30 * GIB), "d1", "30.0 GiB", "at most", "error"),
     ),
     "PD-SPARSE-011": (
         Example("sparse", arg("decode", "kv-cache-memory-bytes", 8388542463), "d1", "8388542463", "8388542464"),
@@ -1087,6 +1090,13 @@ MORE: dict[str, tuple[Example, ...]] = {
         Example("sparse", model("d1", "shards/count", 0), "d1", "no weights"),
         Example("sparse", model("d1", "shards/lfs_pointers", ["a.safetensors"]), "d1", "Git LFS"),
         Example("sparse", model("d1", "shards/short", [SHORT]), "d1", "a.safetensors: 5 bytes, its header says 9"),
+        Example(
+            "sparse",
+            model("d1", "shards/unreadable", [ZEROS, ZEROS]),
+            "d1",
+            "a.safetensors and 1 more: 99 bytes that vLLM cannot load: no header",
+            "whole files",
+        ),
     ),
     "PD-MODEL-004": (Example("sparse", arg("decode", "dtype", "half"), "d1", "half", "bfloat16"),),
     "PD-ENV-001": (
@@ -1247,7 +1257,6 @@ MORE: dict[str, tuple[Example, ...]] = {
             "d1",
             "no socket",
             "1.41",
-            "warning",
         ),
     ),
     "PD-MMC-009": (Example("sparse", no_local_file, "p1", "no mmc-local.conf"),),

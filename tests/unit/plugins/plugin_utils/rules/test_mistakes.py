@@ -99,7 +99,17 @@ POOLED = {"kv_connector": "MultiConnector", EXTRA: {"connectors": [{"kv_connecto
         (
             "PD-SPARSE-010",
             {"pd_vllm_args": {"additional-config": {"sparse_kv_offload_config": {"dram_size_per_dp_gb": 1}}}},
+            "state pd_dram_size_per_dp_gb instead, and remove the key from pd_vllm_args",
+        ),
+        (
+            "PD-SPARSE-010",
+            {"pd_vllm_args": {"additional-config": {"sparse_kv_offload_config": {"keep_device_kv_cash": True}}}},
             "mend the key in pd_vllm_args",
+        ),
+        (
+            "PD-PARITY-001",
+            {"decode_vllm_args": {"block-size": 64}, "pd_vllm_args": {"block-size": 128}},
+            "state one block-size for all; now pd_vllm_args and decode_vllm_args decide",
         ),
         (
             "PD-ARG-005",
@@ -138,7 +148,7 @@ POOLED = {"kv_connector": "MultiConnector", EXTRA: {"connectors": [{"kv_connecto
     ],
 )
 def test_advice_names_the_variable_that_states_the_value(rule: str, stated: dict[str, Any], mend: str) -> None:
-    told = {one.mend for one in judged({"all": stated}).findings if one.rule == rule and one.host == "d1"}
+    told = {one.mend for one in judged({"all": stated}).findings if one.rule == rule and one.host in ("d1", "")}
     assert told == {mend}
 
 
