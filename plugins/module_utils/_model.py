@@ -92,6 +92,7 @@ def empty(reason: str | None = None) -> dict[str, Any]:
             "declared_bytes": None,
             "lfs_pointers": [],
             "short": [],
+            "unreadable": [],
         },
         "total_bytes": 0,
         "digests": {},
@@ -235,13 +236,15 @@ def _shards(tree: Tree, path: str, sizes: dict[str, int], indexes: list[str], re
         for name in sorted(expected & set(sizes))
         if sizes[name] < _LFS_POINTER_SIZE and _is_pointer(tree, path, name)
     ]
-    short = _short(tree, path, sizes, sorted(expected & set(sizes) - set(pointers)))
+    short, unreadable = _broken(tree, path, sizes, sorted(expected & set(sizes) - set(pointers)))
     if missing:
         reasons.append(f"{path}: {len(missing)} of {len(expected)} weight files are missing")
     if pointers:
         reasons.append(f"{path}: {len(pointers)} weight files are Git LFS pointers, not weights")
     if short:
         reasons.append(f"{path}: {len(short)} weight files are cut short")
+    if unreadable:
+        reasons.append(f"{path}: {len(unreadable)} weight files cannot be read")
     return {
         "count": len(expected),
         "sizes": {name: sizes[name] for name in sorted(expected) if name in sizes},
@@ -250,6 +253,7 @@ def _shards(tree: Tree, path: str, sizes: dict[str, int], indexes: list[str], re
         "declared_bytes": declared,
         "lfs_pointers": pointers,
         "short": short,
+        "unreadable": unreadable,
     }
 
 
@@ -262,20 +266,29 @@ def _parts(name: str) -> list[str]:
     return [f"{start}{number:0{len(own)}}-of-{count}{end}" for number in range(1, int(count) + 1)]
 
 
-def _short(tree: Tree, path: str, sizes: dict[str, int], names: Sequence[str]) -> list[dict[str, Any]]:
-    """Safetensors files that end before their data does."""
-    found = []
+def _broken(
+    tree: Tree, path: str, sizes: dict[str, int], names: Sequence[str]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Safetensors files that end before their data does, and those that do not say where it ends: a download that
+    allocates its file before it fills it leaves zeros.
+    """
+    short: list[dict[str, Any]] = []
+    unreadable: list[dict[str, Any]] = []
     for name in names:
         if not name.endswith(".safetensors"):
             continue
+        file = {"name": name, "size_bytes": sizes[name]}
         try:
             with tree.path(path + "/" + name).open("rb") as stream:
                 expected = expected_bytes(stream)
-        except OSError:
+        except OSError as error:
+            unreadable.append({**file, "reason": error.strerror or str(error)})
             continue
-        if expected is not None and sizes[name] < expected:
-            found.append({"name": name, "size_bytes": sizes[name], "expected_bytes": expected})
-    return found
+        if expected is None:
+            unreadable.append({**file, "reason": "no header of a safetensors file"})
+        elif sizes[name] < expected:
+            short.append({**file, "expected_bytes": expected})
+    return short, unreadable
 
 
 def _is_pointer(tree: Tree, path: str, name: str) -> bool:

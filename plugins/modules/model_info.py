@@ -99,6 +99,12 @@ model:
               C(expected_bytes) (int).
           type: list
           elements: dict
+        unreadable:
+          description:
+            - Safetensors files that cannot be read or have no header, such as one of zeros alone, with C(name) (str),
+              C(size_bytes) (int) and C(reason) (str).
+          type: list
+          elements: dict
     total_bytes:
       description: Size in bytes of all files directly in the folder.
       type: int

@@ -34,7 +34,9 @@ def present(ctx: Context, host: str) -> Iterator[Problem]:
 
 @rule("PD-MODEL-002", ERROR, "weights are missing", per="host", source="collection")
 def complete(ctx: Context, host: str) -> Iterator[Problem]:
-    """A shard that the index names is missing, cut short, or a Git LFS pointer: loading fails after minutes."""
+    """A shard that the index names is missing, cut short, a Git LFS pointer, or without a header, as a download leaves
+    it that allocates first: loading fails after minutes.
+    """
     if not ctx.on(host):
         return
     model = ctx.model(host)
@@ -54,6 +56,14 @@ def complete(ctx: Context, host: str) -> Iterator[Problem]:
         more = f" and {len(shards['short']) - 1} more" if len(shards["short"]) > 1 else ""
         yield Problem(
             f"{one['name']}{more}: {one['size_bytes']} bytes, its header says {one['expected_bytes']}",
+            "whole files",
+            "copy them anew",
+        )
+    unreadable = shards.get("unreadable") or []
+    for one in unreadable[:1]:
+        more = f" and {len(unreadable) - 1} more" if len(unreadable) > 1 else ""
+        yield Problem(
+            f"{one['name']}{more}: {one['size_bytes']} bytes that vLLM cannot load: {one['reason']}",
             "whole files",
             "copy them anew",
         )

@@ -82,6 +82,7 @@ def test_whole(folder: Path) -> None:
         "declared_bytes": 4900,
         "lfs_pointers": [],
         "short": [],
+        "unreadable": [],
     }
     assert found["total_bytes"] == sum(path.stat().st_size for path in folder.iterdir())
     assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.iterdir()} == before
@@ -116,6 +117,41 @@ def test_a_half_downloaded_shard(folder: Path, kept: int) -> None:
         ("model-2-of-2.safetensors", kept)
     ]
     assert found["reasons"] == [f"{folder}: 1 weight files are cut short"]
+
+
+@pytest.mark.parametrize("content", [bytes(2000), b"\xff" * 2000, (4).to_bytes(8, "little") + b"None" + bytes(2000)])
+def test_a_shard_without_a_header(folder: Path, content: bytes) -> None:
+    """As a download leaves it that allocates its file before it fills it."""
+    (folder / "model-2-of-2.safetensors").write_bytes(content)
+    found = look(folder)
+    assert found["shards"]["unreadable"] == [
+        {
+            "name": "model-2-of-2.safetensors",
+            "size_bytes": len(content),
+            "reason": "no header of a safetensors file",
+        }
+    ]
+    assert (found["shards"]["short"], found["reasons"]) == ([], [f"{folder}: 1 weight files cannot be read"])
+
+
+def test_a_shard_that_may_not_be_opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(stream: Any) -> int:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(_model, "expected_bytes", refused)
+    assert [(one["name"], one["reason"]) for one in look(folder)["shards"]["unreadable"]] == [
+        ("model-1-of-2.safetensors", "Input/output error"),
+        ("model-2-of-2.safetensors", "Input/output error"),
+    ]
+
+
+def test_weights_of_other_formats_have_no_header(folder: Path) -> None:
+    (folder / "model.safetensors.index.json").unlink()
+    for name in ("model-1-of-2", "model-2-of-2"):
+        (folder / f"{name}.safetensors").unlink()
+        (folder / f"{name}.bin").write_bytes(bytes(2000))
+    found = look(folder)
+    assert (found["shards"]["count"], found["shards"]["unreadable"], found["reasons"]) == (2, [], [])
 
 
 @given(st.binary(max_size=200) | st.binary(max_size=90).map(lambda header: len(header).to_bytes(8, "little") + header))
