@@ -103,10 +103,11 @@ def rows(findings: Iterable[Finding]) -> list[Row]:
             groups.setdefault((replace(finding, host=""),), []).append(finding)
     merged: dict[tuple[Any, ...], list[Finding]] = {}
     for key, members in groups.items():
-        if _unchecked(members[0]):  # of another host the same reason has another name in it
-            key = (*key[:2], _anonymous(key[2], _owner(members).host))
+        about = {finding.host for finding in members} - {""}
+        if _unchecked(members[0]) and len(about) == 1:  # of another host the same reason has another name in it
+            key = (*key[:2], _anonymous(key[2], *about))
         merged.setdefault(key, []).extend(members)
-    return _folded(_row(members) for members in merged.values())
+    return _folded(_row(members, str(key[-1])) for key, members in merged.items())
 
 
 def _folded(made: Iterable[Row]) -> list[Row]:
@@ -141,12 +142,7 @@ def _reason(finding: Finding) -> str:
 
 
 def _anonymous(reason: str, host: str) -> str:
-    return re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", "each of them", reason) if host else reason
-
-
-def _owner(members: Sequence[Finding]) -> Finding:
-    """The first that is about a host: rules about the whole cluster miss facts of hosts, too."""
-    return next((one for one in members if one.host), members[0])
+    return re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", "each of them", reason)
 
 
 def _fact(reason: str) -> tuple[str, str]:
@@ -155,15 +151,15 @@ def _fact(reason: str) -> tuple[str, str]:
     return (match[0], reason[match.end() :]) if match else ("", reason)
 
 
-def _row(members: Sequence[Finding]) -> Row:
+def _row(members: Sequence[Finding], alike: str) -> Row:
+    """``alike``: what their reasons have in common, where they are rules that could not be checked."""
     first = members[0]
     unchecked = _unchecked(first)
     hosts = sorted({finding.host for finding in members if finding.host}, key=as_counted)
     found = first.found
     if unchecked:
-        rest = _fact(_reason(_owner(members)))[1]
         facts = ", ".join(dict.fromkeys(_fact(_reason(one))[0] for one in members))
-        found = facts + (_anonymous(rest, _owner(members).host) if len(hosts) > 1 else rest)
+        found = facts + (alike if len(hosts) > 1 else _fact(_reason(first))[1])
     return Row(
         severity="waived" if first.waived else first.severity,
         rules=tuple(dict.fromkeys(finding.rule for finding in members)),

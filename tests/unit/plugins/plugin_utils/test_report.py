@@ -126,6 +126,13 @@ def test_what_one_face_does_not_tell_is_one_row_for_all_hosts() -> None:
     )
 
 
+def test_a_host_that_others_wait_for_keeps_its_name() -> None:
+    """d1's address is missing, to d1 and to p1; nothing is missing of p1."""
+    missing = [Finding("PD-NIC-005", NOT_CHECKED, host, "serving address of d1 is not known") for host in ("d1", "p1")]
+    (row,) = report.rows(missing)
+    assert row.hosts == ("d1", "p1") and row.finding.found == "serving address of d1 is not known"
+
+
 def test_same_finding_on_many_hosts_is_one_row() -> None:
     findings = [Finding("PD-HOST-003", WARNING, f"h{n:02}", "late", "right", "mend") for n in range(64)]
     text = report.terminal(findings)
