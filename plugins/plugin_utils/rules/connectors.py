@@ -184,6 +184,10 @@ def transfer_backend(ctx: Context, engine: Engine) -> Iterator[Problem]:
             yield Problem(f"transfer_backend {found}", "memfabric", f"set it in {where}")
 
 
+#: What kv_role may be at each role of the cluster, the usual one first.
+RIGHT_ROLES = {"prefill": ["kv_producer", "kv_both"], "decode": ["kv_consumer", "kv_both"]}
+
+
 @rule(
     "PD-CONN-004",
     ERROR,
@@ -197,7 +201,7 @@ def roles(ctx: Context, engine: Engine) -> Iterator[Problem]:
 
     With kv_both MooncakeConnectorV1 and MooncakeHybridConnector neither send nor report what arrived.
     """
-    right = {"prefill": ["kv_producer", "kv_both"], "decode": ["kv_consumer", "kv_both"]}.get(engine.role)
+    right = RIGHT_ROLES.get(engine.role)
     for part in engine.parts:
         allowed = right
         if allowed and part.get("kv_connector") in (kinds.SFA, "MooncakeConnectorV1", "MooncakeHybridConnector"):
@@ -550,9 +554,13 @@ CHOICES = {"kv_role": ("kv_producer", "kv_consumer", "kv_both"), "kv_load_failur
 def field_values(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """kv_role and kv_load_failure_policy are one of a few words, kv_rank, kv_parallel_size, kv_port and kv_buffer_size
     numbers.
+
+    At prefill and decode PD-CONN-004 tells every wrong kv_role, and which is right there.
     """
     for part in engine.parts:
         for name, choices in CHOICES.items():
+            if name == "kv_role" and engine.role in RIGHT_ROLES:
+                continue
             if part.get(name) is not None and part[name] not in choices:
                 yield Problem(f"{name} {part[name]!r}", " or ".join(choices), f"mend it in {place(engine, part, name)}")
         for name in ("kv_rank", "kv_parallel_size", "kv_port", "kv_buffer_size"):

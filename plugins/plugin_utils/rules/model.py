@@ -26,8 +26,9 @@ def present(ctx: Context, host: str) -> Iterator[Problem]:
         return
     model = ctx.model(host)
     if not model.get("exists"):
-        reasons = model.get("reasons") or ["missing"]
-        yield Problem(f"{path_of(ctx)}: {reasons[0]}", "the model folder", "copy it there; this collection does not")
+        path, reasons = path_of(ctx), model.get("reasons") or ["missing"]
+        reason = str(reasons[0]).removeprefix(f"{path}: ")
+        yield Problem(f"{path}: {reason}", "the model folder", "copy it there, or correct pd_model_path")
     elif not model.get("config"):
         yield Problem(f"{path_of(ctx)}: no readable config.json", "config.json", "copy the folder anew")
 
@@ -72,12 +73,16 @@ def complete(ctx: Context, host: str) -> Iterator[Problem]:
 @rule("PD-MODEL-003", ERROR, "tokenizer files are missing", per="host", source="vllm-ascend #9999")
 def tokenizer(ctx: Context, host: str) -> Iterator[Problem]:
     """Every API server and the benchmark need the tokenizer."""
-    if ctx.on(host) and ctx.model(host).get("exists"):
-        files = set(ctx.model(host).get("tokenizer") or [])
-        if not files & {"tokenizer.json", "tokenizer.model", "tiktoken.model", "vocab.json"}:
-            yield Problem(
-                f"{', '.join(sorted(files)) or 'none'} in {path_of(ctx)}", "tokenizer.json or its like", "copy them"
-            )
+    if not ctx.on(host):
+        return
+    model = ctx.model(host)
+    if not model.get("exists"):
+        raise Missing(f"the model is not on {host}")
+    files = set(model.get("tokenizer") or [])
+    if not files & {"tokenizer.json", "tokenizer.model", "tiktoken.model", "vocab.json"}:
+        yield Problem(
+            f"{', '.join(sorted(files)) or 'none'} in {path_of(ctx)}", "tokenizer.json or its like", "copy them"
+        )
 
 
 @rule("PD-MODEL-004", ERROR, "the model's dtype is float16", per="instance", source="guide 2, model weights")
@@ -122,7 +127,10 @@ def quantization(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """quantization ascend needs quant_model_description.json beside the weights; with it and without the option the
     weights are read as if they were not quantised.
     """
-    found = ctx.model(engine.host).get("quantization")
+    model = ctx.model(engine.host)
+    if not model.get("exists"):
+        raise Missing(f"the model is not on {engine.host}")
+    found = model.get("quantization")
     asked = engine.args.get("quantization")
     if asked == "ascend" and not found:
         yield Problem(

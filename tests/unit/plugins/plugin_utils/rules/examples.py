@@ -422,6 +422,7 @@ CANN = ("/usr/local/Ascend/ascend-toolkit/set_env.sh", "/usr/local/Ascend/nnal/a
 MEMFABRIC, MEMCACHE = "/opt/memfabric_hybrid/set_env.sh", "/opt/memcache_hybrid/set_env.sh"
 SHORT = {"name": "a.safetensors", "size_bytes": 5, "expected_bytes": 9}
 ZEROS = {"name": "a.safetensors", "size_bytes": 99, "reason": "no header of a safetensors file"}
+ALONE = planned("engines/1/role", "engine")  # the decode engine serves whole requests, as in profile aggregated
 NO_META: Change = lambda plan, facts: plan.update(services=[s for s in plan["services"] if s["kind"] != "meta"])  # noqa: E731
 PLANNED = planned("settings/pd_dram_gate", "planned")
 FLASHCOMM = env("decode", "VLLM_ASCEND_ENABLE_FLASHCOMM1", "1")
@@ -826,7 +827,7 @@ MORE: dict[str, tuple[Example, ...]] = {
         Example("mooncake", dense_ranks(local=1, data_parallel_rank=0), "p1", "2 external ranks, and the model has no"),
     ),
     "PD-CONN-025": (
-        Example("mooncake", transfer("decode", "kv_role", "both"), "d1", "kv_role 'both'", "kv_both"),
+        Example("mooncake", both(ALONE, transfer("engine", "kv_role", "both")), "d1", "kv_role 'both'", "kv_both"),
         Example("mooncake", transfer("decode", "kv_buffer_size", "large"), "d1", "kv_buffer_size 'large'", "a number"),
     ),
     "PD-CONN-024": (
@@ -1027,7 +1028,10 @@ MORE: dict[str, tuple[Example, ...]] = {
         Example("sparse", store("layerwise_num_shared_buffers", True), "p1", "True", severity="error"),
     ),
     "PD-CONN-011": (Example("sparse", planned("profile", "sparse_kv_offload"), "p1", "3", "1", "info"),),
-    "PD-CONN-004": (Example("mooncake", transfer("prefill", "kv_role", "kv_both"), "p1", "kv_both", "kv_producer"),),
+    "PD-CONN-004": (
+        Example("sparse", transfer("decode", "kv_role", "producer"), "d1", "kv_role producer", "kv_consumer"),
+        Example("mooncake", transfer("prefill", "kv_role", "kv_both"), "p1", "kv_both", "kv_producer"),
+    ),
     "PD-CONN-012": (
         Example(
             "mooncake",

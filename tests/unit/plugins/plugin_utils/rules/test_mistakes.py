@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import _model
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import rules
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.planner import plan as make_plan
 from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.clusters import (
@@ -184,6 +185,7 @@ V31 = {"pd_model_path": "/data/models/DeepSeek-V3.1-W8A8"}
         ({"pd_dram_size_per_dp_gb": 0}, {}, {"PD-SPARSE-011", "PD-SPARSE-012"}),
         ({"pd_vllm_args": {"max-model-len": "auto"}}, {}, set()),
         ({"pd_kv_transfer_config": {"kv_load_failure_policy": "retry"}}, {}, {"PD-CONN-025"}),
+        ({"decode_kv_transfer_config": {"kv_role": "producer"}}, {}, {"PD-CONN-004", "PD-SPARSE-007"}),
         ({"pd_extra_mounts": ["/a"]}, {}, {"PD-ENV-015"}),
         ({"pd_stop_grace_s": -1}, {}, {"variable-type"}),
         ({"pd_env": {"VLLM_ENGINE_READY_TIMEOUT_S": "soon"}}, {}, {"PD-ENV-014"}),
@@ -195,6 +197,22 @@ def test_what_follows_from_a_mistake_is_not_told_beside_it(
 ) -> None:
     findings = judged({"all": stated, "model": model}).findings
     assert {one.rule for one in findings if one.severity in ("error", "warning")} == told
+
+
+def test_where_the_model_is_not_there_nothing_is_told_of_what_would_be_in_it() -> None:
+    plan, facts = planned({})
+    path = plan["model"]["path"]
+    for seen in (facts or {}).values():
+        seen["model"] = {path: _model.empty(f"{path}: No such file or directory")}
+    findings = rules.judge(plan, facts).findings
+    told = {(one.rule, one.severity) for one in findings if one.rule.startswith("PD-MODEL-") and one.host == "d1"}
+    stops = {("PD-MODEL-001", "error")}
+    unchecked = {rule for rule, severity in told - stops}
+    assert told - stops == {(rule, "not checked") for rule in unchecked}
+    assert {"PD-MODEL-002", "PD-MODEL-003", "PD-MODEL-006"} <= unchecked
+    cause = next(one for one in findings if one.rule == "PD-MODEL-001")
+    assert cause.found == f"{path}: No such file or directory"
+    assert cause.mend == "copy it there, or correct pd_model_path"
 
 
 def test_no_size_is_made_of_a_number_that_vllm_refuses() -> None:
