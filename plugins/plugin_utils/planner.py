@@ -114,7 +114,7 @@ def _read(inventory: Inventory, groups: Mapping[str, Sequence[str]], facts: Mapp
     names = list(dict.fromkeys(host for role in wanted for host in members[role]))
     settings.limit_to(names)
     settings.check_names()
-    _left_out(names, groups, report)
+    _left_out(names, groups, [group_names[role] for role in wanted], report)
     hosts = {
         name: build_host(name, inventory[name], settings, HostFacts(facts.get(name)), unknowns, report)
         for name in names
@@ -165,16 +165,19 @@ def _no_hosts(
     )
 
 
-def _left_out(names: Sequence[str], groups: Mapping[str, Sequence[str]], report: Report) -> None:
-    """Tell which hosts of the inventory get nothing."""
+def _left_out(names: Sequence[str], groups: Mapping[str, Sequence[str]], known: Sequence[str], report: Report) -> None:
+    """Tell which hosts of the inventory get nothing, and of a group that is called almost like one of the profile's."""
     planned = set(names)
     others = [host for host in groups.get("all", ()) if host not in planned]
-    if names and others:
-        report.add(
-            "left-out",
-            f"nothing runs on {some(others)}: in none of the profile's groups",
-            severity=INFO,
-        )
+    if not names or not others:
+        return
+    report.add("left-out", f"nothing runs on {some(others)}: in none of the profile's groups", severity=INFO)
+    for group, hosts in groups.items():
+        near = difflib.get_close_matches(group, known, n=1, cutoff=0.8)
+        if near and group not in known and not planned.intersection(hosts) and hosts:
+            report.add(
+                "left-out", f"group {group!r} with {some(hosts)}", near[0], f"call it {near[0]}", severity=WARNING
+            )
 
 
 def _model_path(settings: Settings, report: Report, unknowns: Unknowns) -> str:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..findings import ERROR, INFO, NOT_CHECKED, WARNING, Finding, in_order
+from ..plan_rules import PLAN_RULES
 from .context import Context, Missing
 
 DOC = "docs/rules.md"
@@ -214,13 +215,14 @@ def _bad_waivers(
                 doc,
             )
         elif identifier not in hit:
-            near = difflib.get_close_matches(identifier, list(rules), n=1, cutoff=0.7)
+            known = identifier in rules or identifier in PLAN_RULES
+            near = [] if known else difflib.get_close_matches(identifier, [*rules, *PLAN_RULES], n=1, cutoff=0.7)
             yield Finding(
                 "PD-WAIVE-002",
                 INFO,
                 "",
-                f"{identifier} is waived, but found nothing",
-                near[0] if near and identifier not in rules else "no waiver",
+                f"{identifier} is waived, but {'found nothing' if known else 'there is no such rule'}",
+                near[0] if near else "no waiver",
                 "mend or remove it",
                 source,
                 doc,

@@ -290,6 +290,13 @@ def test_hosts_that_get_nothing_are_told() -> None:
     assert "left-out" not in [one["rule"] for one in plan(inventory, groups | {"all": ["p1", "d1"]})["findings"]]
 
 
+def test_a_group_called_almost_like_a_role_is_told() -> None:
+    inventory, groups = cluster()
+    groups |= {"all": ["p1", "d1", "x1"], "decodes": ["x1"], "monitoring": ["x1"]}
+    told = [one for one in plan(inventory, groups)["findings"] if one["rule"] == "left-out"]
+    assert [(one["found"], one["right"]) for one in told[1:]] == [("group 'decodes' with x1", "decode")]
+
+
 @pytest.mark.parametrize(
     ("variables", "words"),
     [

@@ -75,6 +75,14 @@ def test_waiver_of_nothing_is_noted_with_the_nearest_rule() -> None:
     verdict = judge(bad, {"pd_waived_rules": {"PD-TEST-01": "typo"}})
     note = next(finding for finding in verdict.findings if finding.rule == "PD-WAIVE-002")
     assert (note.severity, note.right) == (INFO, "PD-TEST-001")
+    assert note.found == "PD-TEST-01 is waived, but there is no such rule"
+
+
+@pytest.mark.parametrize("identifier", ["PD-TEST-001", "port-range"])
+def test_waiver_of_a_rule_that_found_nothing_is_noted(identifier: str) -> None:
+    verdict = judge(lambda ctx, host: iter(()), {"pd_waived_rules": {identifier: "was needed once"}})
+    note = next(finding for finding in verdict.findings if finding.rule == "PD-WAIVE-002")
+    assert (note.found, note.right) == (f"{identifier} is waived, but found nothing", "no waiver")
 
 
 def test_planner_findings_are_in_the_report_and_can_be_waived() -> None:
