@@ -92,6 +92,7 @@ def _unknown() -> dict[str, Any]:
         "tcp": {},
         "path_mtu": None,
         "path_mtu_measured": False,
+        "path_mtu_below": None,
         "reason": None,
     }
 
@@ -177,15 +178,20 @@ def _known_mtu(address: str) -> int | None:
 def _measure_mtu(
     way: Mapping[str, Any], address: str, mtus: Mapping[str, int | None], runner: Runner
 ) -> dict[str, Any]:
-    """Send echo requests that may not be fragmented, largest first: a switch that drops jumbo frames says nothing."""
+    """Send echo requests that may not be fragmented, largest first: a switch that drops jumbo frames says nothing.
+
+    A few sizes are enough to tell that; the smallest that was lost and the largest that arrived bound the path's MTU.
+    """
     tool = find_tool("ping")
     if tool is None:
         return {"reason": "path MTU not measured: ping is not installed"}
     family = _family(address)
     largest = min(way["path_mtu"], mtus.get(way["interface"] or "") or way["path_mtu"])
+    lost = None
     for size in sorted({min(largest, size) for size in (largest, *_SMALLER[family])}, reverse=True):
         payload = str(size - _HEADERS[family])
         argv = [tool, "-n", "-q", "-c", "1", "-W", "1", "-M", "do", "-s", payload, address]
         if runner.run(argv, timeout_s=3.0).rc == 0:
-            return {"path_mtu": size, "path_mtu_measured": True}
+            return {"path_mtu": size, "path_mtu_measured": True, "path_mtu_below": lost}
+        lost = size
     return {"reason": "path MTU not measured: no echo reply to any size"}

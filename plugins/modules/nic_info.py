@@ -142,11 +142,16 @@ nic:
               rejects), or another reason.
           type: dict
         path_mtu:
-          description: MTU of the path in bytes.
+          description:
+            - MTU of the path in bytes, as far as it is known. Only a few sizes are tried, so that with
+              RV(nic.peers.path_mtu_below) it is at least this.
           type: int
         path_mtu_measured:
           description: Whether RV(nic.peers.path_mtu) was measured with packets of that size.
           type: bool
+        path_mtu_below:
+          description: Size in bytes of the smallest packets that were tried and lost, V(null) where none were.
+          type: int
         reason:
           description: What could not be learnt, and why.
           type: str

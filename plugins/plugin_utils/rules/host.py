@@ -201,6 +201,8 @@ def told(ctx: Context, host: str, face: str) -> bool:
         return bool((ctx.face(host).get("nic") or {}).get("interfaces"))  # PD-NIC-002
     if face == "npu":
         return False
+    if not str((ctx.plan.get("model") or {}).get("path")).startswith("/"):
+        return True  # the planner's model-path
     try:
         engines, seen = ctx.on(host), ctx.model(host)
         return (
@@ -217,7 +219,8 @@ def gaps(ctx: Context) -> Iterator[Problem]:
     """A service cannot be started with a value that neither the inventory states nor the probe could find.
 
     What other rules tell is not told again: a wrong pd_nic or pd_address (PD-NIC-002), an unreachable host
-    (PD-HOST-001), and why no size follows from the model (PD-MODEL-001, PD-SPARSE-005) or the options (PD-ARG-003).
+    (PD-HOST-001), no model folder (model-path), and why no size follows from the model (PD-MODEL-001, PD-SPARSE-005) or
+    the options (PD-ARG-003).
     """
     unknowns = ctx.plan.get("unknowns") or []
     marks = set(find_unknowns(ctx.services)) if unknowns else set()

@@ -198,15 +198,18 @@ def peers_answer(ctx: Context, host: str) -> Iterator[Problem]:
 def path_mtu(ctx: Context, host: str) -> Iterator[Problem]:
     """Large packets to this peer are dropped or cut on the way: transfers hang or crawl although small pings work.
 
-    Measured to the hosts 1, 2, 4, ... places further in the inventory; of the others the kernel's own figure counts.
+    Measured to the hosts 1, 2, 4, ... places further in the inventory, with packets of a few sizes; of the others the
+    kernel's own figure counts.
     """
     interfaces = {one["name"]: one for one in ctx.fact(host, "nic.interfaces")}
     for other in peers_of(ctx, host):
         way = ctx.fact(host, "nic.peers").get(ctx.address(other)) or {}
         mtu = (interfaces.get(way.get("interface")) or {}).get("mtu")
         if mtu and way.get("path_mtu") and way["path_mtu"] < mtu:
+            below = way.get("path_mtu_below")
+            size = f"is below {below}, at least {way['path_mtu']}" if below else f"is {way['path_mtu']}"
             yield Problem(
-                f"path MTU to {other} is {way['path_mtu']}, that of {way['interface']} is {mtu}",
+                f"path MTU to {other} {size}; that of {way['interface']} is {mtu}",
                 "the same all along",
                 "set one MTU on both hosts and the switch between them",
             )

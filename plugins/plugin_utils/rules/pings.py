@@ -102,12 +102,17 @@ def pings(ctx: Context, host: str) -> Iterator[Problem]:
         own = [ping for ping in lost if ping["method"] == method]
         if own:
             addresses_lost = [str(ping["address"]) for ping in own]
+            mend = "check switch, VLAN and gateway"
+            if method == "hccs":
+                mend = "check that both hosts are in one SuperPod"
+                if one_pod(ctx, [host, *near[method]]):
+                    mend = "look at the link of these chips on both hosts: hccn_tool -i N -link -g"
             rest = f" and {len(own) - 2} more" if len(own) > 2 else ""
             yield Problem(
                 f"no {method.upper()} answer to chips {format_ranges([ping['phy_id'] for ping in own])} from "
                 f"{', '.join(addresses_lost[:2])}{rest}: {own[0].get('reason')}",
                 "an answer",
-                "check that both hosts are in one SuperPod" if method == "hccs" else "check switch, VLAN and gateway",
+                mend,
                 severity=None if method == "hccs" or needs_roce(ctx, host) else WARNING,
             )
     if lost:
@@ -115,6 +120,14 @@ def pings(ctx: Context, host: str) -> Iterator[Problem]:
     for method, peers in near.items():
         if not any(_made(ctx, one, other, method) for peer in peers for one, other in ((host, peer), (peer, host))):
             raise Missing(f"chips of {host} and of {', '.join(peers)} did not ping each other over {method.upper()}")
+
+
+def one_pod(ctx: Context, hosts: Collection[str]) -> bool:
+    """Whether the probes have found all these hosts in one SuperPod."""
+    try:
+        return len({ctx.fact(host, "npu.superpod_id") for host in hosts}) == 1
+    except Missing:
+        return False
 
 
 def _made(ctx: Context, host: str, peer: str, method: str) -> bool:

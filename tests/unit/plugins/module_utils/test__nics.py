@@ -244,7 +244,7 @@ def test_a_real_network(namespaces: tuple[str, str], collection_path: Path) -> N
     # The far end takes 1500 bytes at most; only a measurement shows that, since the near end says 9000.
     for seen in (peer, peer6):
         if shutil.which("ping"):
-            assert (seen["path_mtu"], seen["path_mtu_measured"]) == (1500, True)
+            assert (seen["path_mtu"], seen["path_mtu_measured"], seen["path_mtu_below"]) == (1500, True, 9000)
         else:
             assert (seen["path_mtu"], seen["path_mtu_measured"]) == (9000, False)
             assert seen["reason"] == "path MTU not measured: ping is not installed"

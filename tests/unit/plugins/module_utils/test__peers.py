@@ -5,14 +5,14 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import _peers
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._netlink import Kernel
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._parallel import Deadline
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._peers import Target
-from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._run import Runner
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._run import Ran, Runner
 
 
 @pytest.fixture
@@ -59,6 +59,28 @@ def test_more_ports_than_a_process_may_have_files_open(monkeypatch: pytest.Monke
     assert (most, opened) == (2, 0)
     assert told[targets[0]] == "ok"
     assert set(told) == set(targets)
+
+
+@pytest.mark.parametrize(
+    ("largest_that_arrives", "found"),
+    [
+        (9000, {"path_mtu": 9000, "path_mtu_measured": True, "path_mtu_below": None}),
+        (8999, {"path_mtu": 1500, "path_mtu_measured": True, "path_mtu_below": 9000}),
+        (1280, {"path_mtu": 576, "path_mtu_measured": True, "path_mtu_below": 1500}),
+        (500, {"reason": "path MTU not measured: no echo reply to any size"}),
+    ],
+)
+def test_what_is_lost_bounds_the_mtu(
+    largest_that_arrives: int, found: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Ping(Runner):
+        def run(self, argv: Sequence[str], timeout_s: float = 20.0) -> Ran:
+            fits = int(argv[argv.index("-s") + 1]) + 28 <= largest_that_arrives
+            return Ran(0 if fits else 1, "", "", None)
+
+    monkeypatch.setattr(_peers, "find_tool", lambda name: f"/bin/{name}")
+    way = {"path_mtu": 9000, "interface": "eth0"}
+    assert _peers._measure_mtu(way, "192.0.2.2", {"eth0": 9000}, Ping(Deadline(20))) == found
 
 
 @pytest.mark.parametrize(("target", "answer"), [(Target("127.0.0.1", 70000), "port must be"), (Target("x", 1), "")])

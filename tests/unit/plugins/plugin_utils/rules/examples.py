@@ -422,6 +422,9 @@ CANN = ("/usr/local/Ascend/ascend-toolkit/set_env.sh", "/usr/local/Ascend/nnal/a
 MEMFABRIC, MEMCACHE = "/opt/memfabric_hybrid/set_env.sh", "/opt/memcache_hybrid/set_env.sh"
 SHORT = {"name": "a.safetensors", "size_bytes": 5, "expected_bytes": 9}
 ZEROS = {"name": "a.safetensors", "size_bytes": 99, "reason": "no header of a safetensors file"}
+UNANSWERED = fact(
+    "d1", "hccn/pings", [{"phy_id": 0, "method": "hccs", "address": "198.51.100.9", "ok": False, "reason": "x"}]
+)
 ALONE = planned("engines/1/role", "engine")  # the decode engine serves whole requests, as in profile aggregated
 NO_META: Change = lambda plan, facts: plan.update(services=[s for s in plan["services"] if s["kind"] != "meta"])  # noqa: E731
 PLANNED = planned("settings/pd_dram_gate", "planned")
@@ -507,14 +510,7 @@ EXAMPLES: dict[str, Example] = {
     "PD-NPU-008": Example("sparse", fact("d1", "hccn/chips/0/tls", True), "", "on: d1"),
     "PD-NPU-009": Example("mooncake", fact("d1", "hccn/hccn_conf", {"exists": False}), "d1", "missing"),
     "PD-NPU-010": Example("sparse", fact("d1", "npu/ascend_install_info", None), "d1", "missing"),
-    "PD-NPU-011": Example(
-        "sparse",
-        fact(
-            "d1", "hccn/pings", [{"phy_id": 0, "method": "hccs", "address": "198.51.100.9", "ok": False, "reason": "x"}]
-        ),
-        "d1",
-        "198.51.100.9",
-    ),
+    "PD-NPU-011": Example("sparse", UNANSWERED, "d1", "198.51.100.9"),
     "PD-NPU-012": Example("sparse", chip("d1", 2, hbm_used_mib=40000), "d1", "40000 MiB"),
     "PD-NPU-013": Example("sparse", second_engine("d1"), "d1", "0-15"),
     "PD-NPU-014": Example("sparse", fact("d1", "npu/generation", "A2"), "d1", "A2", "A3"),
@@ -1028,6 +1024,14 @@ MORE: dict[str, tuple[Example, ...]] = {
         Example("sparse", store("layerwise_num_shared_buffers", True), "p1", "True", severity="error"),
     ),
     "PD-CONN-011": (Example("sparse", planned("profile", "sparse_kv_offload"), "p1", "3", "1", "info"),),
+    "PD-NIC-007": (
+        Example(
+            "sparse",
+            fact("d1", "nic/peers/192.0.2.10", {"interface": "enp1s0f0", "path_mtu": 576, "path_mtu_below": 1500}),
+            "d1",
+            "path MTU to p1 is below 1500, at least 576; that of enp1s0f0 is 1500",
+        ),
+    ),
     "PD-CONN-004": (
         Example("sparse", transfer("decode", "kv_role", "producer"), "d1", "kv_role producer", "kv_consumer"),
         Example("mooncake", transfer("prefill", "kv_role", "kv_both"), "p1", "kv_both", "kv_producer"),

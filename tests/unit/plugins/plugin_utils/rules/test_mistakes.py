@@ -199,6 +199,19 @@ def test_what_follows_from_a_mistake_is_not_told_beside_it(
     assert {one.rule for one in findings if one.severity in ("error", "warning")} == told
 
 
+@pytest.mark.parametrize("path", [None, "DeepSeek-V3.2-W8A8"])
+def test_without_a_model_folder_no_size_is_told_to_be_unknown(path: str | None) -> None:
+    """The probe looks at no folder then, and stating a size would mend nothing."""
+    groups, variables = CLUSTERS["sparse"]
+    facts = {host: host_facts(host, ["p1", "d1"], variables["pd_model_path"]) for host in ("p1", "d1")}
+    for seen in facts.values():
+        seen["model"] = {}
+    made = make_plan({host: {**variables, "pd_model_path": path} for host in facts}, groups, facts)
+    assert any(gap["what"] == "dram_size_per_dp_GB" for gap in made["unknowns"])
+    told = {one.rule for one in rules.judge(made, facts).findings if one.severity in ("error", "warning")}
+    assert "model-path" in told and "PD-HOST-012" not in told
+
+
 def test_where_the_model_is_not_there_nothing_is_told_of_what_would_be_in_it() -> None:
     plan, facts = planned({})
     path = plan["model"]["path"]

@@ -27,6 +27,7 @@ from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.
 from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.examples import (
     EXAMPLES,
     MORE,
+    UNANSWERED,
     Change,
     Example,
     hung,
@@ -231,6 +232,15 @@ def test_engines_without_chips_are_not_told_what_chips_need() -> None:
     verdict = rules.judge(plan, facts)
     # the model's folder is a quantised one, which vLLM would serve here as it is
     assert {f.rule for f in verdict.findings if f.severity != INFO} == {"PD-MODEL-006"}
+
+
+@pytest.mark.parametrize(("pod", "mend"), [(3, "hccn_tool -i N -link -g"), (4, "one SuperPod"), (None, "one SuperPod")])
+def test_what_the_probe_has_seen_is_not_to_be_checked_again(pod: int | None, mend: str) -> None:
+    plan, facts = cluster("sparse")
+    UNANSWERED(plan, facts)
+    facts["p1"]["npu"]["superpod_id"] = pod
+    found = [one.mend for one in rules.judge(plan, facts).findings if one.rule == "PD-NPU-011" and one.host == "d1"]
+    assert len(found) == 1 and mend in found[0]
 
 
 @pytest.mark.parametrize(
