@@ -130,9 +130,8 @@ class SizingInput:
         if number(text, "num_nextn_predict_layers") and int(overrides.get("num_speculative_tokens") or 0) > 0:
             values["mtp_layers"] = 1
         layer_types = text.get("layer_types")
-        if layer_types and isinstance(
-            layer_types, list
-        ):  # hybrid models: only full-attention layers keep KV that grows with the context
+        if isinstance(layer_types, list) and layer_types:
+            # hybrid models: only full-attention layers keep KV that grows with the context
             values["num_hidden_layers"] = sum(1 for kind in layer_types if kind == "full_attention") or len(layer_types)
         known = {field.name for field in fields(cls)}
         unknown = sorted(set(overrides) - known)

@@ -22,6 +22,7 @@ from .report_topology import links, picture
 from .rules import about
 from .rules.context import Context
 from .rules.formulas import numbers
+from .rules.memory import gib
 
 _DATA = Path(__file__).parent / "data"
 #: More bars than this, and those that are alike are drawn once.
@@ -145,10 +146,6 @@ def _drawn(one: Budget) -> dict[str, Any]:
             {**part, "text": gib(part["bytes"]), "percent": round(100 * part["bytes"] / scale, 2)} for part in parts
         ],
     }
-
-
-def gib(size: int) -> str:
-    return f"{size / GIB:.1f} GiB"
 
 
 # ---- hosts and who talks to whom ----

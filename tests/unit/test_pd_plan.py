@@ -50,6 +50,13 @@ all:
 """
 
 
+def own_playbook(folder: Path, text: str) -> Path:
+    """A playbook of one test."""
+    playbook = folder / "play.yml"
+    playbook.write_text(text, encoding="utf-8")
+    return playbook
+
+
 def run_playbook(
     folder: Path, playbook: Path, inventory: str, *arguments: str, columns: str = "120"
 ) -> subprocess.CompletedProcess[str]:
@@ -65,8 +72,8 @@ def run_playbook(
 def planned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the action returns, as the controller's later tasks see it."""
     folder = tmp_path_factory.mktemp("plan")
-    playbook = folder / "play.yml"
-    playbook.write_text(
+    playbook = own_playbook(
+        folder,
         f"""---
 - hosts: all
   gather_facts: false
@@ -86,7 +93,6 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
       delegate_to: localhost
       run_once: true
 """,
-        encoding="utf-8",
     )
     run = run_playbook(folder, playbook, INVENTORY)
     assert run.returncode == 0, run.stdout + run.stderr
@@ -162,8 +168,7 @@ TWO_PLAYS = """---
 
 def test_a_later_play_takes_the_plan_of_an_earlier_one(tmp_path: Path) -> None:
     """No host is probed twice, and hosts that join later have the plan too. Both hosts are this machine."""
-    playbook = tmp_path / "play.yml"
-    playbook.write_text(TWO_PLAYS, encoding="utf-8")
+    playbook = own_playbook(tmp_path, TWO_PLAYS)
     local = "ansible_connection: local, ansible_python_interpreter: '{{ ansible_playbook_python }}', pd_address:"
     inventory = INVENTORY
     for number in (1, 2):
@@ -194,8 +199,8 @@ def test_the_table_is_as_wide_as_the_terminal(tmp_path: Path, columns: str) -> N
 
 def test_a_report_that_cannot_be_made_ends_nothing(tmp_path: Path) -> None:
     """Whatever hosts say: the findings stand, and the want of a page is told."""
-    playbook = tmp_path / "play.yml"
-    playbook.write_text(
+    playbook = own_playbook(
+        tmp_path,
         """---
 - hosts: all
   gather_facts: false
@@ -206,7 +211,6 @@ def test_a_report_that_cannot_be_made_ends_nothing(tmp_path: Path) -> None:
         report_dir: "{{ folder }}"
       run_once: true
 """,
-        encoding="utf-8",
     )
     run = run_playbook(tmp_path, playbook, INVENTORY, "-e", f"folder={tmp_path}/reports")
     assert run.returncode == 0, run.stdout + run.stderr
@@ -224,8 +228,8 @@ def test_explain_needs_no_inventory(tmp_path: Path) -> None:
 
 def test_variables_that_the_plan_cannot_see_are_found(tmp_path: Path) -> None:
     """Vars of a play: one that nothing else sets, one that overrides, and one that says what the inventory says."""
-    playbook = tmp_path / "play.yml"
-    playbook.write_text(
+    playbook = own_playbook(
+        tmp_path,
         """---
 - hosts: all
   gather_facts: false
@@ -238,7 +242,6 @@ def test_variables_that_the_plan_cannot_see_are_found(tmp_path: Path) -> None:
         show: findings
       run_once: true
 """,
-        encoding="utf-8",
     )
     run = run_playbook(tmp_path, playbook, INVENTORY)
     assert run.returncode == 0, run.stdout + run.stderr
@@ -293,8 +296,8 @@ def test_an_archive_that_is_not_here_is_told(
 def test_an_archive_beside_the_playbook_is_found_and_its_whole_path_kept(tmp_path: Path) -> None:
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "image.tar").touch()
-    playbook = tmp_path / "play.yml"
-    playbook.write_text(
+    playbook = own_playbook(
+        tmp_path,
         f"""---
 - hosts: p1
   gather_facts: false
@@ -304,7 +307,6 @@ def test_an_archive_beside_the_playbook_is_found_and_its_whole_path_kept(tmp_pat
     - ansible.builtin.assert:
         that: planned.plan.settings.pd_image_archive == '{tmp_path}/files/image.tar'
 """,
-        encoding="utf-8",
     )
     stated = "    pd_nic: eth0\n    pd_image_source: archive\n    pd_image_archive: image.tar"
     run = run_playbook(tmp_path, playbook, INVENTORY.replace("    pd_nic: eth0", stated))

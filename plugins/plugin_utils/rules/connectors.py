@@ -512,7 +512,7 @@ def same_connector(ctx: Context) -> Iterator[Problem]:
 )
 def kv_port_span(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """Ranks listen on kv_port + rank: DP x TP x PP x PCP ports in all, which must end below 65536."""
-    ranks = engine.dp * engine.tp * engine.pp * engine.pcp
+    ranks = engine.ranks
     for part in engine.parts:
         base = part.get("kv_port")
         if base is not None and int(known(base, "kv_port")) + ranks - 1 > 65535:

@@ -186,6 +186,11 @@ class Engine:
             raise Missing(f"gpu-memory-utilization of {self.name} is {value!r}, no number")
         return found
 
+    @property
+    def ranks(self) -> int:
+        """Chips that the parallel sizes of the whole instance want, one for each rank."""
+        return self.tp * self.pp * self.pcp * self.dp
+
     @cached_property
     def local_ranks(self) -> int:
         """Data-parallel ranks in this process; at least one, as a rank may span hosts."""

@@ -18,9 +18,9 @@ from ...module_utils._sizing_model import longest_length, text_config
 from ..memcache import MOST_RANKS, WORLD_SIZE
 from ..ports import LAST_PORT, MEMFABRIC_FIRST_PORT, MEMFABRIC_STORE_PORT
 from ..sizes import whole
-from ..variables import TRANSFER_DIR
 from .connectors import MOONCAKE_P2P
 from .context import Context, Engine, Missing
+from .host import free_bytes, image_folder, images_kept, transfer_folder
 from .memcache import LOCAL, local
 from .memory import LARGE_BATCH, PROVEN_POOL_GIB, UTILISATION_WITH_TRANSFER, host_pools
 from .ports import fixed_ports, mooncake_band, overlap, span
@@ -296,19 +296,15 @@ def half_available(ctx: Context, host: str) -> Iterator[str]:
 
 
 def image_room(ctx: Context, host: str) -> Iterator[str]:
-    """Where the container engine keeps images; a build holds two."""
-    folder = ctx.fact(host, "host.engine").get("image_dir") or ctx.fact(host, "host.engine.root_dir")
-    yield from _room(ctx, host, str(folder), 2 if ctx.settings.get("pd_build", True) else 1)
+    yield from _room(ctx, host, image_folder(ctx, host), images_kept(ctx))
 
 
 def archive_room(ctx: Context, host: str) -> Iterator[str]:
-    yield from _room(ctx, host, str(ctx.settings.get("container_transfer_dir") or TRANSFER_DIR), 1)
+    yield from _room(ctx, host, transfer_folder(ctx), 1)
 
 
 def _room(ctx: Context, host: str, folder: str, times: int) -> Iterator[str]:
-    size, free = ctx.settings["pd_image_size"], (ctx.fact(host, "host.disks").get(folder) or {}).get("free_bytes")
-    if free is None:
-        raise Missing(f"free space of {folder} on {host} is not known")
+    size, free = ctx.settings["pd_image_size"], free_bytes(ctx, host, folder)
     holds = None if ctx.own_running(host) else bool(size * times * GIB <= free)
     words = f"pd_image_size {size} GiB x {times} = {size * times} GiB <= {gib(free, 0)} free in {folder}"
     yield line("room", words, holds)
@@ -421,13 +417,12 @@ def offload_store(ctx: Context, host: str) -> Iterator[str]:
 
 
 def kv_ports(ctx: Context, engine: Engine) -> Iterator[str]:
-    ranks = engine.dp * engine.tp * engine.pp * engine.pcp
     for base in (whole(part.get("kv_port")) for part in engine.parts):
         if base is not None:
             yield line(
                 "last port",
-                f"kv_port {base} + {_product(engine)} ranks - 1 = {base + ranks - 1} <= {LAST_PORT}",
-                base + ranks - 1 <= LAST_PORT,
+                f"kv_port {base} + {_product(engine)} ranks - 1 = {base + engine.ranks - 1} <= {LAST_PORT}",
+                base + engine.ranks - 1 <= LAST_PORT,
             )
 
 
@@ -440,8 +435,7 @@ def _product(engine: Engine) -> str:
 
 def chips(ctx: Context, engine: Engine) -> Iterator[str]:
     have = sum(len(one.devices) for one in ctx.of_instance(str(engine.data["instance"])))
-    need = engine.tp * engine.pp * engine.pcp * engine.dp
-    yield line("chips", f"{_product(engine)} = {need}; the instance has {have}", have == need)
+    yield line("chips", f"{_product(engine)} = {engine.ranks}; the instance has {have}", have == engine.ranks)
 
 
 def tensor_ratio(ctx: Context) -> Iterator[str]:

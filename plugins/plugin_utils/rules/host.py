@@ -51,6 +51,28 @@ def clock(ctx: Context, host: str) -> Iterator[Problem]:
         )
 
 
+def image_folder(ctx: Context, host: str) -> str:
+    """Where the container engine keeps images."""
+    return str(ctx.fact(host, "host.engine").get("image_dir") or ctx.fact(host, "host.engine.root_dir"))
+
+
+def transfer_folder(ctx: Context) -> str:
+    """Where image archives lie on their way."""
+    return str(ctx.settings.get("container_transfer_dir") or TRANSFER_DIR)
+
+
+def images_kept(ctx: Context) -> int:
+    """Images that a host holds at once: a build makes one beside the one that serves."""
+    return 2 if ctx.settings.get("pd_build", True) else 1
+
+
+def free_bytes(ctx: Context, host: str, folder: str) -> int:
+    free = (ctx.fact(host, "host.disks").get(folder) or {}).get("free_bytes")
+    if free is None:
+        raise Missing(f"free space of {folder} on {host} is not known")
+    return int(free)
+
+
 @rule("PD-HOST-004", ERROR, "a disk is too small", per="host", source="collection")
 def disk(ctx: Context, host: str) -> Iterator[Problem]:
     """The image with its layers takes pd_image_size in the container engine's folder (containerd's, where that keeps
@@ -58,11 +80,8 @@ def disk(ctx: Context, host: str) -> Iterator[Problem]:
     """
     if not ctx.services_on(host):
         return
-    root = ctx.fact(host, "host.engine").get("image_dir") or ctx.fact(host, "host.engine.root_dir")
-    free = (ctx.fact(host, "host.disks").get(root) or {}).get("free_bytes")
-    if free is None:
-        raise Missing(f"free space of {root} on {host} is not known")
-    need = ctx.settings["pd_image_size"] * (2 if ctx.settings.get("pd_build", True) else 1)
+    root = image_folder(ctx, host)
+    free, need = free_bytes(ctx, host, root), ctx.settings["pd_image_size"] * images_kept(ctx)
     if free < need * GIB and not ctx.own_running(host):
         yield Problem(
             f"{free / GIB:.0f} GiB free in {root}",
@@ -172,11 +191,8 @@ def archive_room(ctx: Context, host: str) -> Iterator[Problem]:
     shared = settings.get("pd_build", True) and settings.get("pd_image_share") == "archive" and len(ctx.hosts) > 1
     if not ctx.services_on(host) or not (shared or settings.get("pd_image_source") == "archive"):
         return
-    folder = str(settings.get("container_transfer_dir") or TRANSFER_DIR)
-    free = (ctx.fact(host, "host.disks").get(folder) or {}).get("free_bytes")
-    if free is None:
-        raise Missing(f"free space of {folder} on {host} is not known")
-    need = settings["pd_image_size"]
+    folder = transfer_folder(ctx)
+    free, need = free_bytes(ctx, host, folder), settings["pd_image_size"]
     if free < need * GIB and not ctx.own_running(host):
         yield Problem(
             f"{free / GIB:.0f} GiB free in {folder}", f"{need} GiB", "make room, or set container_transfer_dir"

@@ -154,7 +154,7 @@ def sizes_match(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """An instance needs tensor x pipeline x prefill-context x data parallel size chips, no more and no fewer."""
     engines = ctx.of_instance(str(engine.data["instance"]))
     have = sum(len(one.devices) for one in engines)
-    need = engine.tp * engine.pp * engine.pcp * engine.dp
+    need = engine.ranks
     if have != need:
         yield Problem(
             f"{engine.data['instance']} has {have} chips; "
