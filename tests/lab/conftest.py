@@ -7,7 +7,7 @@ from __future__ import annotations
 import fcntl
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -30,3 +30,14 @@ def lab(tmp_path: Path, loopback: None) -> Iterator[Lab]:
     hosts = Lab(tmp_path)
     yield hosts
     hosts.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failure shows the ends of all logs: why an engine ended often stands in its peer's."""
+    report = yield
+    hosts = getattr(item, "funcargs", {}).get("lab")
+    if report.failed and hosts is not None:
+        for process in hosts.started:
+            report.sections.append((process.log.name, process.text()[-3000:]))
+    return report

@@ -33,6 +33,7 @@ SPARSE_MODEL = {
     "max_position_embeddings": 163840,
 }  # fmt: skip
 WEIGHTS = 690_000_000_000
+_PORTS = iter(range(10000, 14500))  # above MemFabric from 9000, below Mooncake from 20000 (kv_port default 14579)
 
 
 class Host:
@@ -257,9 +258,18 @@ class Lab:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port of the band below that no engine of these tests binds by itself, each given once.
+
+    The kernel's own choice would be wrong: its range holds the fixed ports of the engines (36000, 60000 and above).
+    """
+    for port in _PORTS:
+        with socket.socket() as probe:
+            try:
+                probe.bind(("", port))
+            except OSError:
+                continue  # somebody else's
+            return port
+    raise RuntimeError("no free port left for tests")
 
 
 def call(url: str, body: Any = None, timeout: float = 15, headers: dict[str, str] | None = None) -> tuple[int, bytes]:
