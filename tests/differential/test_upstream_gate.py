@@ -27,6 +27,7 @@ from typing import Any
 import pytest
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import _sizing
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import rules
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.rules.env import names_read
 from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.clusters import cluster
 
 VERSION = "0.26.0rc1"
@@ -404,3 +405,14 @@ def definitions(tree: ast.Module) -> set[str]:
     kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     named = {node.name for node in ast.walk(tree) if isinstance(node, kinds)}
     return named | {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+
+
+def test_variables_that_upstream_reads_are_known(upstream: Callable[[str], ast.Module]) -> None:
+    table = next(
+        node.value
+        for node in ast.walk(upstream("vllm_ascend/envs.py"))
+        if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Dict)
+    )
+    names = {key.value for key in table.keys if isinstance(key, ast.Constant) and str(key.value).startswith("VLLM_")}
+    assert "VLLM_ASCEND_ENABLE_FLASHCOMM1" in names
+    assert not names - names_read()

@@ -4,8 +4,12 @@
 
 from __future__ import annotations
 
+import difflib
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from ...module_utils._sizing_gate import GIB
@@ -208,6 +212,17 @@ def shm_size(ctx: Context, engine: Engine) -> Iterator[Problem]:
         )
 
 
+#: From here on two names are one and its misspelling (HCCL_RDMA_SL and HCCL_RDMA_TC: 0.83).
+NEARLY = 0.85
+
+
+@cache
+def names_read() -> frozenset[str]:
+    """Names of environment variables that some part of a service reads, of all releases that are known."""
+    data = Path(__file__).parents[1] / "data" / "environment-names.json"
+    return frozenset(name for names in json.loads(data.read_text(encoding="utf-8")).values() for name in names)
+
+
 GATHER = "VLLM_ASCEND_ENABLE_CPU_GATHER_H2D"
 
 
@@ -236,6 +251,25 @@ def unusual(ctx: Context, engine: Engine) -> Iterator[Problem]:
     value: Any = engine.env.get("HCCL_BUFFSIZE")
     if value is not None and str(value).isdigit() and int(value) > 2048:
         yield Problem(f"HCCL_BUFFSIZE {value} MiB", "200 to 2048", f"lower it in {engine.role}_env")
+
+
+@rule(
+    "PD-ENV-016",
+    WARNING,
+    "a variable is called nearly like one that is read",
+    per="instance",
+    source="vllm/envs.py of the known releases, vllm-ascend, CANN, MemFabric; tools/environment_names",
+)
+def misspelt(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """Nobody refuses a variable that nothing reads: HCCL_BUFSIZE leaves HCCL_BUFFSIZE at its default without a word.
+
+    Names that are like none are left alone: they may be read by something of yours.
+    """
+    known = names_read()
+    for name in sorted(set(engine.env) - known):
+        near = difflib.get_close_matches(name.upper(), [one for one in known if one[0] == name[0].upper()], 1, NEARLY)
+        if near:
+            yield Problem(f"{name}, which nothing known reads", near[0], f"rename it in {engine.role}_env")
 
 
 #: What is sourced -> words of which one is in its path, and where it lies in an image that is built here.

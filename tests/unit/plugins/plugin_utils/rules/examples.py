@@ -803,6 +803,14 @@ EXAMPLES: dict[str, Example] = {
         "sparse", container("decode", "mounts", ["/usr/local/sbin:/usr/local/sbin:ro"]), "d1", "sbin"
     ),
     "PD-ENV-015": Example("sparse", container("decode", "mounts", ["cache:/root/.cache"]), "d1", "cache:", "/source"),
+    "PD-ENV-016": Example(
+        "sparse",
+        env("decode", "HCCL_BUFSIZE", "512"),
+        "d1",
+        "HCCL_BUFSIZE, which nothing known reads",
+        "HCCL_BUFFSIZE",
+        quiet=env("decode", "MKL_NUM_THREADS", "8"),  # like OMP_NUM_THREADS, and another thing
+    ),
     "PD-ENV-014": Example(
         "sparse", env("decode", "VLLM_ASCEND_ENABLE_FLASHCOMM1", "true"), "d1", "FLASHCOMM1=true", "1"
     ),
