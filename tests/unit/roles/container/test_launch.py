@@ -67,7 +67,7 @@ class Folder:
 def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
     """Status and output of a launcher that has to end by itself."""
     try:
-        output, _nothing = process.communicate(timeout=10)
+        output, _nothing = process.communicate(timeout=30)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         raise
