@@ -21,7 +21,9 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.topology im
     LayoutError,
     Member,
     lay_out,
+    misstated,
     read_parallel,
+    stand_in,
 )
 
 _CHIPS = {"A3": 16, "A2": 8}
@@ -40,6 +42,7 @@ class Host:
     nic: str
     chips: tuple[int, ...]  # all that it has
     devices: tuple[int, ...]  # those that may be used
+    misstated: bool = False  # the user's list of them is none
     roles: list[str] = field(default_factory=list)
 
 
@@ -61,9 +64,8 @@ def build_host(
     chips = facts.chips
     if chips is None:
         chips = list(range(_CHIPS[settings.of_host(name, "pd_npu_generation")]))
-    devices = settings.of_host(name, "pd_devices")
-    if devices is not None:
-        devices = device_ids(devices, name, report)
+    stated = settings.of_host(name, "pd_devices")
+    devices, right = (None, True) if stated is None else device_ids(stated, name, report)
     if "pd_devices" in variables and devices == []:
         chips = []  # said to have none: engines for the CPU
     return Host(
@@ -73,10 +75,12 @@ def build_host(
         str(nic) if nic else unknowns.mark("serving network interface", name),
         tuple(chips),
         tuple(chips if devices is None else devices),
+        not right,
     )
 
 
-def device_ids(values: Sequence[Any], host: str, report: Report) -> list[int]:
+def device_ids(values: Sequence[Any], host: str, report: Report) -> tuple[list[int], bool]:
+    """The chips of a list, and whether it is right."""
     numbers = [int(value) for value in values if isinstance(value, (int, str)) and str(value).isdigit()]
     if len(numbers) != len(values) or len(set(numbers)) != len(numbers):
         report.add(
@@ -86,8 +90,8 @@ def device_ids(values: Sequence[Any], host: str, report: Report) -> list[int]:
             "correct the devices",
             host,
         )
-        return sorted(set(numbers))
-    return numbers
+        return sorted(set(numbers)), False
+    return numbers, True
 
 
 def is_ipv4(address: str) -> bool:
@@ -104,6 +108,7 @@ class Claim:
     name: str
     role: str
     parts: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
+    misstated: bool = False  # what its hosts say of its chips, sizes or entries is wrong: no layout follows
 
     @property
     def hosts(self) -> list[str]:
@@ -122,16 +127,17 @@ def claims_of_role(
     for name in names:
         shared = settings.of_host(name, "pd_instance") or (role if role in profile.one_instance else name)
         listed = settings.of_host(name, f"{role}_instances") or []
-        keyed: list[tuple[tuple[str, ...], Mapping[str, Any]]] = [((shared,), {})]
+        keyed: list[tuple[tuple[str, ...], Mapping[str, Any], bool]] = [((shared,), {}, True)]
         if listed:
-            entries = [entry for entry in listed if _valid_entry(entry, role, name, report)]
-            keyed = [((shared, str(entry["name"])), entry) for entry in entries]
-        for words, entry in keyed:
+            entries = [_usable_entry(entry, number, role, name, report) for number, entry in enumerate(listed, 1)]
+            keyed = [((shared, str(entry["name"])), entry, right) for entry, right in entries]
+        for words, entry, right in keyed:
             key = "-".join(words)
             full = role if key == role else f"{role}-{key}"
             claim = claims.setdefault(full, Claim(full, role))
             if _named_apart(full, words, origins.setdefault(full, words), name in claim.hosts, name, report):
                 claim.parts.append((name, entry))
+                claim.misstated |= not right
     return list(claims.values())
 
 
@@ -163,27 +169,33 @@ def _named_apart(
     return True
 
 
-def _valid_entry(entry: Any, role: str, host: str, report: Report) -> bool:
-    if not isinstance(entry, Mapping) or not entry.get("name"):
-        found, right = f"{role}_instances has an entry without a name: {entry!r}", "a mapping with `name`"
-    elif unknown := sorted(set(entry) - set(ENTRY_KEYS)):
-        found, right = f"{role}_instances: unknown key {', '.join(unknown)}", f"one of {', '.join(ENTRY_KEYS)}"
-    elif wrong := [key for key in ("parallel", "vllm_args", "env") if not isinstance(entry.get(key) or {}, Mapping)]:
-        found, right = f"{role}_instances: {', '.join(wrong)} of {entry['name']} is no mapping", "a mapping"
-    elif not isinstance(entry.get("devices") or [], list):
-        found, right = f"{role}_instances: devices of {entry['name']} is no list", "a list of chips"
-    elif wrong := [key for key in ENTRY_PORTS if not str(entry.get(key) or 1).isdigit()]:
-        found, right = f"{role}_instances: {', '.join(wrong)} of {entry['name']} is no port", "a whole number"
-    else:
-        return True
-    report.add("instance-entry", found, right, f"correct {role}_instances", host)
-    return False
+def _usable_entry(entry: Any, number: int, role: str, host: str, report: Report) -> tuple[dict[str, Any], bool]:
+    """What of an entry can be used, and whether that is all of it. ``number``: what it is called after at worst."""
+    given = dict(entry) if isinstance(entry, Mapping) else {}
+    name = given.get("name")
+    wrong: dict[Any, tuple[str, str]] = {}  # key -> what is found, what would be right
+    for key, value in given.items():
+        if key not in ENTRY_KEYS:
+            wrong[key] = f"unknown key {key}", f"one of {', '.join(ENTRY_KEYS)}"
+        elif key in ("parallel", "vllm_args", "env") and not isinstance(value or {}, Mapping):
+            wrong[key] = f"{key} of {name} is no mapping", "a mapping"
+        elif key == "devices" and not isinstance(value or [], list):
+            wrong[key] = f"devices of {name} is no list", "a list of chips"
+        elif key in ENTRY_PORTS and not str(value or 1).isdecimal():
+            wrong[key] = f"{key} of {name} is no port", "a whole number"
+    usable = {key: value for key, value in given.items() if key not in wrong}
+    if not name:  # an unknown key in it is its name, misspelt
+        wrong = {key: it for key, it in wrong.items() if key in ENTRY_KEYS}
+        wrong["name"] = f"has an entry without a name: {entry!r}", "a mapping with `name`"
+    for found, right in wrong.values():
+        report.add("instance-entry", f"{role}_instances: {found}", right, f"correct {role}_instances", host)
+    return {**usable, "name": name or f"entry-{number}"}, not wrong
 
 
 def place(
     claims: Sequence[Claim], hosts: Mapping[str, Host], settings: Settings, profile: Profile, report: Report
 ) -> list[Instance]:
-    """Hand out chips and lay every instance out; one that does not fit is reported and left out."""
+    """Hand out chips and lay every instance out; of one that does not fit there is a stand-in."""
     parallel = {claim.name: _parallel_settings(claim, settings, profile, report) for claim in claims}
     ranks = {host: settings.of_host(host, "pd_data_parallel_size_local") for host in hosts}
     needed = {
@@ -204,14 +216,20 @@ def place(
                 "remove pd_devices",
                 claim.hosts[0],
             )
-        try:
-            sizes = read_parallel(parallel[claim.name], members)
-            instances.append(lay_out(claim.name, claim.role, sizes, members, limited))
-        except LayoutError as error:
+        mistakes = list(misstated(parallel[claim.name]))
+        instance = stand_in(claim.name, claim.role, members)
+        if not mistakes and not claim.misstated and not any(hosts[host].misstated for host in claim.hosts):
+            try:
+                sizes = read_parallel(parallel[claim.name], members)
+                instance = lay_out(claim.name, claim.role, sizes, members, limited)
+            except LayoutError as error:
+                mistakes.append(error)
+        instances.append(instance)
+        for mistake in mistakes:
             report.add(
                 "layout",
-                f"{claim.name}: {str(error).removeprefix(claim.name + ': ')}{_held_by_others(claim, devices)}",
-                error.right,
+                f"{claim.name}: {str(mistake).removeprefix(claim.name + ': ')}{_held_by_others(claim, devices)}",
+                mistake.right,
                 f"correct {claim.role}_parallel, pd_instance or pd_devices",
                 claim.parts[0][0],
             )
@@ -240,6 +258,7 @@ def _parallel_settings(claim: Claim, settings: Settings, profile: Profile, repor
     }
     values = list(per_host.values())
     if any(value != values[0] for value in values[1:]):
+        claim.misstated = True
         report.add(
             "instance-differs",
             f"{claim.name}: its hosts state different parallel sizes: "
@@ -262,9 +281,9 @@ def _hand_out(
             if entry.get("devices") is None:
                 waiting[host] = waiting.get(host, 0) + 1
                 continue
-            wanted = device_ids(entry["devices"], host, report)
+            wanted, right = device_ids(entry["devices"], host, report)
             missing = [chip for chip in wanted if chip not in free[host]]
-            if missing:
+            if missing and not hosts[host].misstated:
                 report.add(
                     "device-list",
                     f"{claim.name} wants chips {missing}, which {host} does not have or another instance holds",
@@ -272,7 +291,8 @@ def _hand_out(
                     f"correct devices in {claim.role}_instances",
                     host,
                 )
-            given[claim.name, host] = tuple(wanted)
+            claim.misstated |= bool(missing) or not right
+            given[claim.name, host] = tuple(chip for chip in wanted if chip not in missing)
             free[host] = [chip for chip in free[host] if chip not in wanted]
     for claim in claims:
         for host, entry in claim.parts:
@@ -280,13 +300,16 @@ def _hand_out(
                 continue
             count = len(free[host]) if waiting[host] == 1 else needed[claim.name, host]
             if count is None:
-                report.add(
-                    "device-list",
-                    f"{claim.name} shares {host} with other instances and neither its chips nor its sizes are stated",
-                    "devices, or tensor_parallel_size",
-                    f"complete {claim.role}_instances or {claim.role}_parallel",
-                    host,
-                )
+                if not claim.misstated:
+                    report.add(
+                        "device-list",
+                        f"{claim.name} shares {host} with other instances and neither its chips nor its sizes are "
+                        "stated",
+                        "devices, or tensor_parallel_size",
+                        f"complete {claim.role}_instances or {claim.role}_parallel",
+                        host,
+                    )
+                claim.misstated = True
                 count = len(free[host]) // waiting[host]
             given[claim.name, host] = tuple(free[host][:count])
             free[host] = free[host][count:]

@@ -21,6 +21,7 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.engine_opti
     parallel_options,
     without_owned,
 )
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.facts import mark
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.layers import merge, stated_in
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.topology import Engine
 
@@ -124,7 +125,7 @@ class EnginePlanner:
     def __init__(self, draft: Draft, layers: UserLayers) -> None:
         self._draft = draft
         self._layers = layers
-        roles = {instance.role: instance.parallel for instance in reversed(draft.instances)}
+        roles = {instance.role: instance.parallel for instance in reversed(draft.instances) if instance.laid_out}
         # Of each role, in the profile's order, the first instance speaks for the others to the other side. Where they
         # differ, no choice among them outlasts both each that comes and each that goes (which restarts the other side);
         # the first outlasts all that come later. Upstream asks for the other side's dp_size, and reads it nowhere.
@@ -152,7 +153,7 @@ class EnginePlanner:
             "node_rank": engine.node_rank,
             "data_parallel_rank": engine.data_parallel_rank,
             "data_parallel_start_rank": engine.start_rank,
-            "data_parallel_size_local": engine.local_ranks,
+            "data_parallel_size_local": engine.local_ranks if draft.by_instance[engine.instance].laid_out else None,
             "vllm_args": options,
             "stated_in": self._layers.stated_in(engine.role, engine.host, engine.instance),
             "config": draft.table.config_file(options),
@@ -167,14 +168,17 @@ class EnginePlanner:
         instance = draft.by_instance[engine.instance]
         head = draft.hosts[instance.engines[0].host].address
         names = draft.served_names
+        parallel = parallel_options(
+            instance, engine, head, draft.ports.rpc.get(instance.name), draft.ports.master.get(instance.name)
+        )
+        if not instance.laid_out:
+            parallel = {"tensor-parallel-size": mark("layout", instance.name)}
         return engine_options(
             engine,
             draft.model_path,
             {"host": draft.settings.of_host(engine.host, "pd_http_host"), "port": draft.ports.http.get(engine.name)},
             names if len(names) > 1 else "".join(names),
-            parallel_options(
-                instance, engine, head, draft.ports.rpc.get(instance.name), draft.ports.master.get(instance.name)
-            ),
+            parallel,
             self._layers.options(engine.role, engine.host, engine.instance),
             self._derived(engine),
         )
@@ -201,8 +205,9 @@ class EnginePlanner:
             return None
         if self._draft.profile.name == "custom":
             return connectors.complete(raw, engine.role, None, None)
-        own = connectors.Sizes.of(self._draft.by_instance[engine.instance].parallel)
-        sides = {**self._sides, engine.role: own} if len(self._sides) == 2 else None
+        instance = self._draft.by_instance[engine.instance]
+        known = len(self._sides) == 2 and instance.laid_out
+        sides = {**self._sides, engine.role: connectors.Sizes.of(instance.parallel)} if known else None
         return connectors.complete(raw, engine.role, self._draft.ports.kv.get(engine.instance), sides)
 
     # ---- environment ----

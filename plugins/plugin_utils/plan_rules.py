@@ -15,7 +15,8 @@ PLAN_RULES: Mapping[str, str] = {
     "variable-ignored": "The plan is made once for the whole cluster, from what the inventory, group_vars, host_vars, "
     "facts and -e say of every host. Vars of a play, block, role or task hold for the hosts of that play only.",
     "variable-type": "The value cannot be read as the variable's type, so it is ignored until it is corrected.",
-    "variable-choice": "The variable takes one of a few words, and this is none of them.",
+    "variable-choice": "The variable takes one of a few words, and this is none of them. The plan goes on with "
+    "the nearest, else with the default.",
     "variable-differs": "The variable holds for the whole cluster, but two hosts state different values. What is built "
     "is stated for all hosts or for none: one image serves them all, so that prefill and decode are alike.",
     "variable-partner": "A choice such as an image from an archive needs a second variable that says which; and that "
@@ -42,7 +43,8 @@ PLAN_RULES: Mapping[str, str] = {
     "differ in data parallelism, and prefill's in tensor parallelism, which each transfer says itself; where decode's "
     "tensor or a side's pipeline parallelism differs, ranks would read the wrong blocks.",
     "layout": "tensor x pipeline x prefill-context x data parallel size must fit on the chips that the hosts of the "
-    "instance bring; a rank lies on one host or takes equal shares of several.",
+    "instance bring; a rank lies on one host or takes equal shares of several. Until then only what follows from "
+    "sizes is not checked.",
     "owned-option": "The option follows from the topology. Stated by hand it would contradict ports, ranks or the "
     "other side sooner or later.",
     "unknown-option": "vLLM of this version has no such option and would refuse to start.",

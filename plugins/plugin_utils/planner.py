@@ -21,7 +21,7 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.cluster imp
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.containers import ENGINE_MOUNTS, SBIN_MOUNT
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.draft import Draft
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.engine_plan import EnginePlanner, UserLayers
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.facts import HostFacts, Unknowns
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.facts import HostFacts, Unknowns, mark
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.findings import INFO, WARNING
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.layers import merge
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.memcache import MetaAddress
@@ -114,6 +114,7 @@ def _read(inventory: Inventory, groups: Mapping[str, Sequence[str]], facts: Mapp
     names = list(dict.fromkeys(host for role in wanted for host in members[role]))
     settings.limit_to(names)
     settings.check_names()
+    settings.check_values(profile.roles)
     _left_out(names, groups, [group_names[role] for role in wanted], report)
     hosts = {
         name: build_host(name, inventory[name], settings, HostFacts(facts.get(name)), unknowns, report)
@@ -258,7 +259,7 @@ def _check_sides(draft: Draft) -> None:
     if draft.profile.name == "custom":
         return
     first: dict[str, Instance] = {}
-    for instance in draft.instances:
+    for instance in filter(lambda one: one.laid_out, draft.instances):
         other = first.setdefault(instance.role, instance)
         common = connectors.common_sizes(draft.kv[instance.role, instance.hosts[0]], instance.role)
         own, wanted = (connectors.Sizes.of(one.parallel).fields() for one in (instance, other))
@@ -306,14 +307,14 @@ def _sizes(draft: Draft, layers: UserLayers) -> dict[str, OffloadSizes]:
     for instance in draft.instances:
         head = instance.engines[0]
 
-        def unknown(what: str, host: str = head.host) -> str:
-            return draft.unknowns.mark(what, host)
+        def unknown(what: str, host: str = head.host, probed: bool = instance.laid_out) -> str:
+            return draft.unknowns.mark(what, host) if probed else mark(what, host)  # no probe helps without a layout
 
         result[instance.name] = offload_sizes(
             instance,
             layers.options(head.role, head.host, instance.name),
             draft.kv[head.role, head.host],
-            [draft.hosts[name].facts for name in instance.hosts],
+            [draft.hosts[name].facts for name in instance.hosts] if instance.laid_out else [],
             draft.model_path,
             offloads=draft.profile.sparse_kv_offload and head.role == "decode",
             topk_buffer_size=draft.settings.of_host(head.host, "pd_topk_buffer_size"),
@@ -344,7 +345,7 @@ def _instance(instance: Instance) -> dict[str, Any]:
         "name": instance.name,
         "role": instance.role,
         "hosts": instance.hosts,
-        "parallel": instance.parallel.as_dict(),
+        "parallel": instance.parallel.as_dict() if instance.laid_out else None,
         "engines": [engine.name for engine in instance.engines],
     }
 

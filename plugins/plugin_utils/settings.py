@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables i
     BUILT,
     FROM_PROFILE,
     OWN_PREFIXES,
+    ROLES,
     VARIABLES,
     Variable,
     unknown_names,
@@ -149,6 +151,16 @@ class Settings:
                 f"set {name} in group_vars/all only",
             )
 
+    def check_values(self, roles: Sequence[str]) -> None:
+        """Report every value that is none of its variable's, also where nothing comes to read it; of other roles than
+        these a variable is not ours.
+        """
+        others = tuple(f"{role}_" for role in ROLES if role not in roles)
+        for host in self.hosts:
+            for name in self._inventory.get(host, {}):
+                if name in VARIABLES and not name.startswith(others):
+                    self._own(host, name)
+
     def check_names(self) -> None:
         """Report variables that look like ours but are not. Under a prefix that others use too it is a warning, unless
         it is MemCache's: nobody else sets its memory.
@@ -170,7 +182,9 @@ class Settings:
                 )
 
     def _typed(self, name: str, value: Any, host: str) -> Any:
-        """The value in its type; reported and ignored if it has another."""
+        """The value in its type; reported and ignored if it has another. Instead of a word that is none of its choices
+        the nearest is taken, so that nothing is told that a mere typing error entails.
+        """
         variable = VARIABLES[name]
         try:
             typed = _convert(variable.type, value)
@@ -180,14 +194,15 @@ class Settings:
             )
             return None
         if variable.choices and typed not in variable.choices:
+            near = difflib.get_close_matches(typed, variable.choices, n=1)
             self._report.add(
                 "variable-choice",
                 f"{name} is {value!r}",
                 f"one of {', '.join(variable.choices)}",
-                f"correct {name}",
+                f"write {near[0]}" if near else f"correct {name}",
                 host,
             )
-            return None
+            return near[0] if near else None
         return typed
 
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -95,28 +95,34 @@ class Instance:
     parallel: Parallel
     members: tuple[Member, ...]
     engines: list[Engine] = field(default_factory=list)
+    laid_out: bool = True  # false: a stand-in, whose sizes and ranks mean nothing
 
     @property
     def hosts(self) -> list[str]:
         return [member.host for member in self.members]
 
 
-def read_parallel(settings: Mapping[str, Any], members: Sequence[Member]) -> Parallel:
-    """Stated sizes plus the tensor parallel size that uses all chips, where none is stated."""
+def misstated(settings: Mapping[str, Any]) -> Iterator[LayoutError]:
+    """What of stated sizes cannot be read, whatever the hosts have."""
     unknown = sorted(set(settings) - set(PARALLEL_KEYS))
     if unknown:
-        raise LayoutError(f"unknown parallel size {', '.join(unknown)}", f"one of {', '.join(PARALLEL_KEYS)}")
+        yield LayoutError(f"unknown parallel size {', '.join(unknown)}", f"one of {', '.join(PARALLEL_KEYS)}")
     mode = settings.get("data_parallel_mode", INTERNAL)
     if mode not in MODES:
-        raise LayoutError(f"there is no data_parallel_mode {mode!r}", f"one of {', '.join(MODES)}")
-    sizes: dict[str, int] = {}
+        yield LayoutError(f"there is no data_parallel_mode {mode!r}", f"one of {', '.join(MODES)}")
     for name in SIZES:
         value = settings.get(name)
-        if value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, (int, str)) or not str(value).isdigit() or int(value) < 1:
-            raise LayoutError(f"{name} is {value!r}", "a whole number from 1 on")
-        sizes[name] = int(value)
+        number = isinstance(value, (int, str)) and not isinstance(value, bool) and str(value).isdecimal()
+        if value is not None and (not number or int(value) < 1):
+            yield LayoutError(f"{name} is {value!r}", "a whole number from 1 on")
+
+
+def read_parallel(settings: Mapping[str, Any], members: Sequence[Member]) -> Parallel:
+    """Stated sizes plus the tensor parallel size that uses all chips, where none is stated."""
+    for mistake in misstated(settings):
+        raise mistake
+    mode = settings.get("data_parallel_mode", INTERNAL)
+    sizes = {name: int(settings[name]) for name in SIZES if settings.get(name) is not None}
     if "tensor_parallel_size" not in sizes:
         chips = sum(len(member.devices) for member in members)
         others = 1
@@ -165,6 +171,29 @@ def lay_out(name: str, role: str, parallel: Parallel, members: Sequence[Member],
         _span_hosts(instance)
         return instance
     _engines_per_rank_block(instance, ranks, [member.devices for member in members], world)
+    return instance
+
+
+def stand_in(name: str, role: str, members: Sequence[Member]) -> Instance:
+    """One engine on each host for an instance that cannot be laid out: whatever else is wrong with it is told too."""
+    chips = sum(len(member.devices) for member in members)
+    instance = Instance(name, role, Parallel(max(chips, 1)), tuple(members), laid_out=False)
+    for node, member in enumerate(members):
+        instance.engines.append(
+            Engine(
+                name=f"{name}-{node}",
+                instance=name,
+                role=role,
+                host=member.host,
+                devices=member.devices,
+                serves_http=node == 0,
+                node_rank=node,
+                nnodes=len(members),
+                start_rank=0,
+                local_ranks=1,
+                external=False,
+            )
+        )
     return instance
 
 

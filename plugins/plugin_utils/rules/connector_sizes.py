@@ -11,7 +11,7 @@ from .. import connectors as kinds
 from ..findings import ERROR, WARNING
 from ..sizes import whole
 from .connectors import MOONCAKE_P2P, extra_of, layerwise_store
-from .context import Context, Engine
+from .context import Context, Engine, NotLaidOut
 from .registry import Problem, rule
 
 SIDES = ("prefill", "decode")
@@ -61,6 +61,9 @@ def sizes_true(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """
     if not all(ctx.of(name) for name in SIDES):
         return
+    sides = {name: [one for one in ctx.of(name) if one.laid_out] for name in SIDES}
+    if not engine.laid_out or not all(sides.values()):
+        raise NotLaidOut("the layout of prefill or decode is not known")
     for part in engine.parts:
         if part.get("kv_connector") not in MOONCAKE_P2P:
             continue
@@ -71,7 +74,7 @@ def sizes_true(ctx: Context, engine: Engine) -> Iterator[Problem]:
                     f"{part['kv_connector']} does not state {name}", f"{name}: dp_size, tp_size", "leave it to the plan"
                 )
                 continue
-            others = [engine] if engine.role == name else ctx.of(name)
+            others = [engine] if engine.role == name else sides[name]
             for key, real in (("dp_size", {one.dp for one in others}), ("tp_size", {one.tp for one in others})):
                 if whole(stated.get(key)) not in real:
                     right = " or ".join(map(str, sorted(real)))

@@ -35,6 +35,10 @@ class Missing(Exception):
     """Something that the rule needs is not known."""
 
 
+class NotLaidOut(Missing):
+    """Sizes of an instance that the planner could not lay out, and told so."""
+
+
 def known(value: Any, what: str) -> Any:
     """The value, unless it is none or one that the plan marks as unknown."""
     if value is None or (isinstance(value, str) and value.startswith(UNKNOWN)):
@@ -127,7 +131,14 @@ class Engine:
 
     def size(self, name: str) -> int:
         """A parallel size by its long name."""
+        if not self.laid_out:
+            raise NotLaidOut(f"the layout of {self.data['instance']} is not known")
         return int((self.instance.get("parallel") or {}).get(name) or 1)
+
+    @cached_property
+    def laid_out(self) -> bool:
+        """Whether the planner could lay the instance out: else neither its sizes nor its chips are certain."""
+        return self.instance.get("parallel", {}) is not None
 
     @cached_property
     def tp(self) -> int:
@@ -313,11 +324,13 @@ class Context:
 
     @cached_property
     def engines(self) -> list[Engine]:
+        """All engines; last those without a layout, at which a rule that asks for sizes ends."""
         services = {(service["host"], service["name"]): service for service in self.services}
-        return [
+        found = [
             Engine(data, services.get((data["host"], data["service"]), {}), self.instances.get(data["instance"], {}))
             for data in self.plan.get("engines") or []
         ]
+        return sorted(found, key=lambda engine: not engine.laid_out)
 
     @cached_property
     def _by_host(self) -> Mapping[str, list[Engine]]:
@@ -360,7 +373,8 @@ class Context:
     def pairs(self) -> list[tuple[Engine, Engine]]:
         """Prefill and decode of every two instances that hand KV on, each by its first engine."""
         decodes = [one for one in self.heads if one.role == "decode"]
-        return [(one, decode) for one in self.heads if one.role == "prefill" for decode in decodes]
+        found = [(one, decode) for one in self.heads if one.role == "prefill" for decode in decodes]
+        return sorted(found, key=lambda pair: not all(one.laid_out for one in pair))
 
     @cached_property
     def carriers(self) -> list[Engine]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from ..findings import ERROR, INFO, NOT_CHECKED, WARNING, Finding, in_order
 from ..plan_rules import PLAN_RULES
-from .context import Context, Missing
+from .context import Context, Missing, NotLaidOut
 
 DOC = "docs/rules.md"
 
@@ -145,15 +145,19 @@ def _ask(one: Rule, context: Context) -> Iterator[Finding]:
     """One rule over all its units; each unit that misses a fact or crashes is a finding of its own."""
     missing: dict[str, None] = {}
     for host, arguments in context.units(one.per, with_chips=one.chips):
+        problems: list[Problem] = []
         try:
-            problems = list(one.check(context, *arguments))
+            problems.extend(one.check(context, *arguments))
         except Missing as error:
-            if context.facts is not None:
+            if isinstance(error, NotLaidOut):
+                yield _finding(one, NOT_CHECKED, host, f"{one.title}: {error}", mend="mend the layout")
+            elif context.facts is not None:
                 yield _finding(one, NOT_CHECKED, host, f"{one.title}: {error}", mend=WHY)
             else:
                 missing[str(error)] = None
         except Exception as error:
             where = _where(error)
+            problems = []  # what a rule yields before it crashes is not trusted
             yield _finding(
                 one,
                 WARNING if one.severity != ERROR else ERROR,
@@ -162,16 +166,15 @@ def _ask(one: Rule, context: Context) -> Iterator[Finding]:
                 right="a verdict",
                 mend=f"report it; to go on without, waive it: pd_waived_rules: {{{one.id}: REASON}}",
             )
-        else:
-            for problem in problems:
-                yield _finding(
-                    one,
-                    problem.severity or one.severity,
-                    host if problem.host is None else problem.host,
-                    problem.found,
-                    problem.right,
-                    problem.mend,
-                )
+        for problem in problems:  # also what was found before something was missing
+            yield _finding(
+                one,
+                problem.severity or one.severity,
+                host if problem.host is None else problem.host,
+                problem.found,
+                problem.right,
+                problem.mend,
+            )
     if missing:  # before hosts are contacted one line per rule is enough
         yield _finding(
             one, NOT_CHECKED, "", f"{one.title}: needs facts of the hosts", mend="run the preflight playbook"

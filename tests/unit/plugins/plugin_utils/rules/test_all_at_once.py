@@ -1,0 +1,128 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""One mistake does not hide another, and none is told twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import rules
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.commands import describe
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.planner import plan as make_plan
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.report_json import as_json
+from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.clusters import CLUSTERS
+from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.test_mistakes import (
+    judged,
+    planned,
+)
+
+HALF_NAMED = [{"name": "a", "devices": [0, 1, 2, 3, 4, 5, 6, 7]}, {"nme": "b", "devices": [8, 9]}]
+OVERLAPPING = [{"name": "a", "devices": [0, 1, 2, 3, 4, 5, 6, 7]}, {"name": "b", "devices": [7, 8]}]
+
+
+def told(mistake: dict[str, Any]) -> set[tuple[str, str]]:
+    """Rule and host of all that is told of a mistake, beyond what is told without it."""
+    before, after = (
+        {(one.rule, one.host) for one in judged(each).findings if one.severity in ("error", "warning")}
+        for each in ({"cluster": mistake.get("cluster", "sparse")}, mistake)
+    )
+    return after - before
+
+
+# ---- an instance that cannot be laid out ----
+
+
+@pytest.mark.parametrize("kind", ["sparse", "mooncake", "layerwise", "halves", "data_parallel"])
+@pytest.mark.parametrize("host", ["p1", "d1"])
+@pytest.mark.parametrize(
+    ("broken", "cause"),
+    [
+        ({"pd_devices": [0, 0, 1]}, "device-list"),
+        ({"ROLE_parallel": {"tensor_parallel_size": "many"}}, "layout"),
+        ({"pd_data_parallel_size_local": 7}, "layout"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_broken_layout_hides_nothing_and_entails_nothing(
+    kind: str, host: str, broken: dict[str, Any], cause: str
+) -> None:
+    role = {"p": "prefill", "d": "decode"}[host[0]]
+    own = {name.replace("ROLE", role): value for name, value in broken.items()}
+    args = {f"{role}_vllm_args": {"nonsense": 1, "seed": 3}, f"{role}_env": {"PYTHONHASHSEED": "7", "A": "$B"}}
+    alone = {rule for rule, _host in told({"cluster": kind, host: args})}
+    assert {"unknown-option", "environment"} < alone
+    shared = kind == "data_parallel" and host == "d1" and "ROLE_parallel" in broken  # the other host states sizes too
+    with_it = {rule for rule, _host in told({"cluster": kind, host: {**args, **own}})}
+    assert with_it == alone | {cause} | ({"instance-differs"} if shared else set())
+
+
+@pytest.mark.parametrize(
+    ("own", "causes"),
+    [
+        ({"decode_instances": HALF_NAMED}, {"instance-entry"}),
+        ({"decode_instances": OVERLAPPING}, {"device-list"}),
+        ({"decode_instances": ["a", "b"]}, {"instance-entry"}),
+    ],
+)
+def test_a_broken_entry_hides_nothing_and_entails_nothing(own: dict[str, Any], causes: set[str]) -> None:
+    stated = {**own, "decode_vllm_args": {"nonsense": 1, "max-num-seqs": 0}}
+    assert told({"cluster": "halves", "d1": stated}) == {
+        (rule, "d1") for rule in {*causes, "unknown-option", "PD-ARG-003"}
+    }
+
+
+@pytest.mark.parametrize("contact", [True, False])
+def test_sizes_without_a_layout_are_not_guessed(contact: bool) -> None:
+    mistake = {"contact": contact, "d1": {"decode_parallel": {"tensor_parallel_size": 32}}}
+    plan, facts = planned(mistake)
+    assert plan["instances"][1]["parallel"] is None
+    assert plan["engines"][1]["vllm_args"]["tensor-parallel-size"] == "<unknown: layout of decode-d1>"
+    findings = judged(mistake).findings
+    unchecked = {one.rule: one for one in findings if "the layout of decode-d1 is not known" in one.found}
+    assert {one.severity for one in unchecked.values()} == {"not checked"}
+    assert unchecked["PD-SPARSE-006"].mend == "mend the layout"
+    assert ("PD-MEM-002" in unchecked) == contact
+    assert "<unknown: layout of decode-d1>" in describe(plan)
+    assert as_json(plan, findings, facts=facts)["ready"] is False
+
+
+def test_all_that_is_wrong_with_sizes_is_told() -> None:
+    stated = {"tp": 8, "data_parallel_mode": "extern", "pipeline_parallel_size": "x", "data_parallel_size": 0}
+    findings = judged({"d1": {"decode_parallel": stated}}).findings
+    assert {one.found.removeprefix("decode-d1: ") for one in findings if one.rule == "layout"} == {
+        "unknown parallel size tp",
+        "there is no data_parallel_mode 'extern'",
+        "pipeline_parallel_size is 'x'",
+        "data_parallel_size is 0",
+    }
+
+
+def test_instances_with_a_layout_are_compared_before_one_without() -> None:
+    """Neither the first instance nor the whole rule ends at it."""
+    groups = {"prefill": ["p1", "p2", "p3"], "decode": ["d1", "d2"], "proxy": ["p1"]}
+    shared = {key: value for key, value in CLUSTERS["mooncake"][1].items() if key != "per_host"}
+    inventory: dict[str, dict[str, Any]] = {host: dict(shared) for host in ("p1", "p2", "p3", "d1", "d2")}
+    inventory["p1"]["prefill_parallel"] = inventory["d1"]["decode_parallel"] = {"tensor_parallel_size": 99}
+    inventory["p3"]["prefill_parallel"] = {"tensor_parallel_size": 8}
+    verdict = rules.judge(make_plan(inventory, groups), None)
+    assert next((one.severity, one.found) for one in verdict.findings if one.rule == "PD-CONN-005") == (
+        "error",
+        "prefill TP 8, decode TP 16",
+    )
+
+
+# ---- what nothing comes to read ----
+
+
+def test_a_value_that_nothing_reads_is_judged_too() -> None:
+    stated = {"pd_topk_buffer_size": "many", "engine_port": "theirs"}
+    assert told({"cluster": "mooncake", "d1": stated}) == {("variable-type", "d1")}
+
+
+def test_a_misspelt_profile_entails_nothing() -> None:
+    """Sparse KV offload, the default, would not go with this model."""
+    findings = judged({"cluster": "mooncake", "all": {"pd_profile": "mooncacke"}}).findings
+    assert {(one.rule, one.mend) for one in findings if one.severity == "error"} == {
+        ("variable-choice", "write mooncake")
+    }
