@@ -12,6 +12,7 @@ from . import (
     arguments,
     connector_sizes,
     connectors,
+    container,
     env,
     host,
     memcache,
@@ -44,7 +45,7 @@ AREAS = {
     "VER": (versions,),
     "MODEL": (model,),
     "ARG": (arguments,),
-    "ENV": (env,),
+    "ENV": (env, container),
 }
 
 
