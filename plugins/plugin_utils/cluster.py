@@ -214,7 +214,7 @@ def place(
                 f"{claim.name}: pd_devices of {', '.join(claim.hosts)} is empty, and KV moves from chip to chip",
                 "the host's chips, or profile custom for engines that run on the CPU",
                 "remove pd_devices",
-                claim.hosts[0],
+                *claim.hosts,
             )
         mistakes = list(misstated(parallel[claim.name]))
         instance = stand_in(claim.name, claim.role, members)
@@ -231,7 +231,7 @@ def place(
                 f"{claim.name}: {str(mistake).removeprefix(claim.name + ': ')}{_held_by_others(claim, devices)}",
                 mistake.right,
                 f"correct {claim.role}_parallel, pd_instance or pd_devices",
-                claim.parts[0][0],
+                *claim.hosts,
             )
     return instances
 
@@ -265,6 +265,7 @@ def _parallel_settings(claim: Claim, settings: Settings, profile: Profile, repor
             + "; ".join(f"{host} {value}" for host, value in per_host.items()),
             "the same sizes on every host of an instance",
             f"set {claim.role}_parallel in group_vars",
+            *claim.hosts,
         )
     return values[0]
 

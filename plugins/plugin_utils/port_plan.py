@@ -116,8 +116,9 @@ class Allocation:
                 self.report.add(
                     "port-moved",
                     f"{kind} of {role} is at {base} instead of {default}: {ports} is taken by {entry.purpose}",
-                    mend=f"set {variable} to say where it is",
-                    host=host,
+                    "",
+                    f"set {variable} to say where it is",
+                    host,
                     severity=INFO,
                 )
         return base

@@ -37,14 +37,14 @@ class Report:
         found: str,
         right: str = "",
         mend: str = "",
-        host: str = "",
+        *hosts: str,
         severity: str = ERROR,
-        source: str = "",
     ) -> None:
+        """No hosts: the whole cluster."""
         if rule not in PLAN_RULES:
             raise KeyError(rule)
-        finding = Finding(rule=rule, severity=severity, host="", found=found, right=right, mend=mend, source=source)
-        self._hosts.setdefault(finding, {})[host] = None
+        finding = Finding(rule=rule, severity=severity, host="", found=found, right=right, mend=mend)
+        self._hosts.setdefault(finding, {}).update(dict.fromkeys(hosts or ("",)))
 
     def findings(self) -> list[Finding]:
         result = []
@@ -178,7 +178,7 @@ class Settings:
                     near or "",
                     f"write {near}" if near else "remove it, or see docs/variables.md",
                     host,
-                    severity,
+                    severity=severity,
                 )
 
     def _typed(self, name: str, value: Any, host: str) -> Any:

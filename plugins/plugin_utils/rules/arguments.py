@@ -38,7 +38,7 @@ ALIKE = 0.8
     "PD-ARG-001",
     ERROR,
     "a step does not hold a whole prompt, and prompts may not be cut",
-    per="instance",
+    per="service",
     source="vLLM SchedulerConfig.verify_max_model_len; guide 2, notes on parameters",
 )
 def whole_prompts(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -60,7 +60,7 @@ def whole_prompts(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-ARG-002",
     ERROR,
     "a step does not hold one token of each request",
-    per="instance",
+    per="service",
     source="vLLM SchedulerConfig.verify_max_model_len",
 )
 def one_token_each(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -80,7 +80,7 @@ def one_token_each(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-ARG-003",
     ERROR,
     "an option is not a number that vLLM takes",
-    per="instance",
+    per="service",
     source="vLLM CacheConfig, SchedulerConfig",
 )
 def numbers(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -102,7 +102,7 @@ def numbers(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-ARG-004",
     WARNING,
     "unknown key in additional-config",
-    per="instance",
+    per="service",
     source="vllm-ascend ascend_config.py: reads its own keys, ignores all others",
 )
 def additional_keys(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -132,7 +132,7 @@ def words(value: Any, *path: str) -> Iterator[tuple[tuple[str, ...], str]]:
     "PD-ARG-005",
     ERROR,
     "a switch is written as text",
-    per="instance",
+    per="service",
     source="vllm-ascend ascend_config.py, ascend_store_connector.py: if additional_config.get(...)",
 )
 def switches(ctx: Context, engine: Engine) -> Iterator[Problem]:

@@ -51,7 +51,7 @@ def tensor_ratio(ctx: Context) -> Iterator[Problem]:
     "PD-CONN-006",
     ERROR,
     "sizes in the connector differ from the real ones",
-    per="instance",
+    per="service",
     source="vllm-ascend #8345, #10652; mooncake_connector.py _get_prefill_decode_size",
 )
 def sizes_true(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -85,7 +85,7 @@ def sizes_true(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-CONN-012",
     ERROR,
     "pipeline or context parallelism that the connector does not take",
-    per="instance",
+    per="service",
     source="mooncake_connector.py _get_prefill_decode_size; mooncake_hybrid_connector.py; "
     "mooncake_layerwise_connector.py MooncakeLayerwiseConnectorScheduler; vllm-ascend #4244",
 )
@@ -115,7 +115,7 @@ def parallelism(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-CONN-013",
     ERROR,
     "context parallel sizes do not fit",
-    per="instance",
+    per="service",
     source="vllm-ascend platform.py check_and_update_config",
 )
 def context_parallel(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -206,7 +206,7 @@ def context_ratio(ctx: Context) -> Iterator[Problem]:
     "PD-CONN-024",
     ERROR,
     "decode is told other pipeline stages than prefill has",
-    per="instance",
+    per="service",
     source="mooncake_connector.py get_prefill_pp_indices; vLLM VLLM_PP_LAYER_PARTITION",
 )
 def pipeline_stages(ctx: Context, engine: Engine) -> Iterator[Problem]:

@@ -117,7 +117,7 @@ def layerwise_store(engine: Engine) -> Mapping[str, Any] | None:
 
 
 @rule(
-    "PD-CONN-001", ERROR, "unknown connector", per="instance", source="vllm-ascend distributed/kv_transfer/__init__.py"
+    "PD-CONN-001", ERROR, "unknown connector", per="service", source="vllm-ascend distributed/kv_transfer/__init__.py"
 )
 def connector_known(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """vLLM looks the connector's name up and fails at start if there is none.
@@ -143,7 +143,7 @@ def connector_known(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-CONN-002",
     ERROR,
     "unknown key in kv_transfer_config",
-    per="instance",
+    per="service",
     source="vLLM KVTransferConfig; each connector's own reads",
 )
 def transfer_keys(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -171,7 +171,7 @@ def transfer_keys(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-CONN-003",
     ERROR,
     "SfaRemoteD2HConnector without memfabric",
-    per="instance",
+    per="service",
     source="sfa_pd_rd2h/worker.py _resolve_kv_transfer_backend",
     versions=">=0.26",
 )
@@ -192,7 +192,7 @@ RIGHT_ROLES = {"prefill": ["kv_producer", "kv_both"], "decode": ["kv_consumer", 
     "PD-CONN-004",
     ERROR,
     "kv_role does not fit the role",
-    per="instance",
+    per="service",
     source="sfa_pd_rd2h/connector.py SfaRemoteD2HConnector; mooncake_connector.py MooncakeConnectorWorker; "
     "vLLM KVTransferConfig",
 )
@@ -217,7 +217,7 @@ def roles(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-CONN-007",
     ERROR,
     "the KV pool's backend is not stated",
-    per="instance",
+    per="service",
     source="ascend_store/pool_scheduler.py KVPoolScheduler",
 )
 def backend_explicit(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -264,7 +264,7 @@ LAYERWISE = {
     "PD-CONN-008",
     ERROR,
     "layerwise buffers are set wrong",
-    per="instance",
+    per="service",
     source="ascend_store/layerwise_cache_layout.py build_layerwise_cache_layout",
 )
 def layerwise_buffers(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -307,7 +307,7 @@ def layerwise_buffers(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-CONN-009",
     ERROR,
     "connectors or their settings do not go together",
-    per="instance",
+    per="service",
     source="vllm-ascend #7085, #15676; layerwise_and_sparse_kv_cache_offloading.md section 5",
 )
 def combinations(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -348,7 +348,7 @@ def combinations(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-CONN-010",
     ERROR,
     "layerwise prefill without eager mode",
-    per="instance",
+    per="service",
     source="vllm-ascend main layerwise_and_sparse_kv_cache_offloading.md",
 )
 def layerwise_eager(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -363,7 +363,7 @@ def layerwise_eager(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-CONN-011",
     WARNING,
     "prefill drafts more than one token",
-    per="instance",
+    per="service",
     source="pd_disaggregation_mooncake_multi_node.md:242-245",
 )
 def prefill_drafts(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -405,7 +405,7 @@ def engine_ids(ctx: Context) -> Iterator[Problem]:
     "PD-CONN-015",
     ERROR,
     "decode has no kv_port",
-    per="instance",
+    per="service",
     source="sfa_pd_rd2h/scheduler.py SFAPDRD2HScheduler; vLLM default 14579",
 )
 def kv_port(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -421,7 +421,7 @@ def kv_port(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-CONN-016",
     INFO,
     "a key that nobody reads",
-    per="instance",
+    per="service",
     source="vllm-ascend: use_ascend_direct is read by no file",
 )
 def dead_keys(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -454,7 +454,7 @@ def mappings(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-CONN-019",
     WARNING,
     "the recompute scheduler is on elsewhere than at decode",
-    per="instance",
+    per="service",
     source="guide 2, notes on parameters; vllm-ascend platform.py check_and_update_config",
 )
 def recompute_scheduler(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -506,7 +506,7 @@ def same_connector(ctx: Context) -> Iterator[Problem]:
     "PD-CONN-021",
     ERROR,
     "sizes do not go into 16 bits of ports",
-    per="instance",
+    per="service",
     source="mooncake_connector.py MooncakeConnectorWorker; "
     "mooncake_layerwise_connector.py MooncakeLayerwiseConnectorWorker",
 )
@@ -523,7 +523,7 @@ def kv_port_span(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-CONN-022",
     ERROR,
     "TLS of the connector lacks its files",
-    per="instance",
+    per="service",
     source="mooncake_layerwise_connector.py MooncakeLayerwiseConnectorScheduler",
 )
 def connector_tls(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -548,7 +548,7 @@ CHOICES = {"kv_role": ("kv_producer", "kv_consumer", "kv_both"), "kv_load_failur
     "PD-CONN-025",
     ERROR,
     "a field of kv_transfer_config has a value that vLLM refuses",
-    per="instance",
+    per="service",
     source="vllm/config/kv_transfer.py KVTransferConfig",
 )
 def field_values(ctx: Context, engine: Engine) -> Iterator[Problem]:

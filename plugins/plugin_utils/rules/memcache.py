@@ -176,7 +176,7 @@ def not_loopback(ctx: Context) -> Iterator[Problem]:
     "PD-MMC-003",
     ERROR,
     "MemCache's dram.size is wrong",
-    per="instance",
+    per="service",
     source="memcache_hybrid mmc_configuration.h:361-447; shipped comment on A3",
 )
 def dram_size(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -267,7 +267,7 @@ def shared_memory(ctx: Context, host: str) -> Iterator[Problem]:
     "PD-MMC-006",
     ERROR,
     "MemCache needs, or would do better with, another protocol or hcom_url",
-    per="instance",
+    per="service",
     source="memcache_hybrid local_service.protocol",
 )
 def protocol(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -324,7 +324,7 @@ def keys(ctx: Context) -> Iterator[Problem]:
                 )
 
 
-@rule("PD-MMC-008", ERROR, "pipeline parallelism with MemCache", per="instance", source="vllm-ascend #13418")
+@rule("PD-MMC-008", ERROR, "pipeline parallelism with MemCache", per="service", source="vllm-ascend #13418")
 def no_pipeline(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """The KV pool on memcache does not work with pipeline parallelism."""
     if engine.uses_memcache and engine.pp > 1:
@@ -383,7 +383,7 @@ def lazy_init(ctx: Context, host: str) -> Iterator[Problem]:
     "PD-MMC-012",
     WARNING,
     "MemCache's pool does not hold one request",
-    per="instance",
+    per="service",
     source="kv_pool.md:510; pool_worker.py _init_key_head_config",
 )
 def pool_holds_request(ctx: Context, engine: Engine) -> Iterator[Problem]:

@@ -76,7 +76,7 @@ def host_memory(ctx: Context, host: str) -> Iterator[Problem]:
     "PD-MEM-002",
     ERROR,
     "a chip's memory does not hold the engine",
-    per="instance",
+    per="service",
     chips=True,
     source="vllm-ascend #9372; vLLM worker memory profiling",
 )
@@ -132,7 +132,7 @@ def chip_memory(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-MEM-003",
     WARNING,
     "gpu-memory-utilization leaves no room for KV transfer",
-    per="instance",
+    per="service",
     source="vllm-ascend #12839",
 )
 def transfer_headroom(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -146,7 +146,7 @@ def transfer_headroom(ctx: Context, engine: Engine) -> Iterator[Problem]:
         )
 
 
-@rule("PD-MEM-004", WARNING, "high utilisation with a large batch", per="instance", source="vllm-ascend #10839")
+@rule("PD-MEM-004", WARNING, "high utilisation with a large batch", per="service", source="vllm-ascend #10839")
 def activation_peak(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """Activations grow with max-num-batched-tokens, and uneven expert load makes the real peak higher than the profiled
     one.
@@ -166,9 +166,7 @@ def memlock(ctx: Context, engine: Engine) -> Iterator[Problem]:
         yield Problem(f"ulimits of {engine.service.get('name')}: {', '.join(limits) or 'none'}", "memlock:-1", REPORT)
 
 
-@rule(
-    "PD-MEM-006", WARNING, "a host pool is larger than was seen to work", per="instance", source="LMCache-Ascend #242"
-)
+@rule("PD-MEM-006", WARNING, "a host pool is larger than was seen to work", per="service", source="LMCache-Ascend #242")
 def pool_size(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """Single pinned allocations above 200 to 250 GB failed on 910B ("register ptr failed").
 

@@ -85,7 +85,7 @@ def tokenizer(ctx: Context, host: str) -> Iterator[Problem]:
         )
 
 
-@rule("PD-MODEL-004", ERROR, "the model's dtype is float16", per="instance", source="guide 2, model weights")
+@rule("PD-MODEL-004", ERROR, "the model's dtype is float16", per="service", source="guide 2, model weights")
 def float16(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """Some quantised weights were published with torch_dtype float16, with which this runs wrong: it must be bfloat16.
 
@@ -101,7 +101,7 @@ def float16(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-MODEL-005",
     ERROR,
     "max-model-len is beyond the model",
-    per="instance",
+    per="service",
     source="vLLM ModelConfig; vllm-ascend #2649",
 )
 def length(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -120,7 +120,7 @@ def length(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-MODEL-006",
     WARNING,
     "quantization and weights do not match",
-    per="instance",
+    per="service",
     source="vllm-ascend quantization; msModelSlim",
 )
 def quantization(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -170,7 +170,7 @@ def mounted(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-MODEL-009",
     ERROR,
     "heads cannot be split over the chips",
-    per="instance",
+    per="service",
     source="vLLM ModelConfig.verify_with_parallel_config",
 )
 def heads(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -180,7 +180,7 @@ def heads(ctx: Context, engine: Engine) -> Iterator[Problem]:
         yield Problem(f"{count} heads, TP {engine.tp}", f"TP that divides {count}", f"set {engine.role}_parallel")
 
 
-@rule("PD-MODEL-010", ERROR, "the model has no draft layer", per="instance", source="vLLM SpeculativeConfig")
+@rule("PD-MODEL-010", ERROR, "the model has no draft layer", per="service", source="vLLM SpeculativeConfig")
 def draft_layer(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """Method mtp drafts with layers of the model itself (num_nextn_predict_layers), which this one does not have."""
     method = str(engine.speculative.get("method") or "")
@@ -192,7 +192,7 @@ def draft_layer(ctx: Context, engine: Engine) -> Iterator[Problem]:
         yield Problem(f"method {method}, no num_nextn_predict_layers", "a model with MTP", "remove speculative-config")
 
 
-@rule("PD-MODEL-011", ERROR, "the model does not fit the pipeline", per="instance", source="vLLM get_pp_indices")
+@rule("PD-MODEL-011", ERROR, "the model does not fit the pipeline", per="service", source="vLLM get_pp_indices")
 def pipeline(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """There must be at least one layer for each pipeline stage."""
     layers = number(ctx.model_config(engine.host), "num_hidden_layers")

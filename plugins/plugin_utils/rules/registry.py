@@ -41,7 +41,8 @@ WAIVERS: Mapping[str, str] = {
     "it was for is mended.",
 }
 
-#: The unit that a rule is asked about: once, or once for each host, instance, engine, or container of engines.
+#: The unit that a rule is asked about: once, or once for each host, instance, engine, or container of engines. Hosts
+#: of an instance may have other options, so rules about options are asked of containers.
 SCOPES = ("cluster", "host", "instance", "service", "engine")
 
 
@@ -130,7 +131,7 @@ def judge(
         if not context.version_in(one.versions):
             skipped.append(one.id)
             continue
-        own = list(_ask(one, context))
+        own = list(dict.fromkeys(_ask(one, context)))  # two pairs of hosts may be told the same of one
         findings += own
         if not own:
             passed.append(one.id)

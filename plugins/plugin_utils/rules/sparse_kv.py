@@ -69,7 +69,7 @@ def usual_buffer(ctx: Context, engine: Engine) -> tuple[int, int]:
     "PD-SPARSE-001",
     ERROR,
     "topk_buffer_size is below index_topk",
-    per="instance",
+    per="service",
     source=f"{CONFIG}",
     versions=">=0.26",
 )
@@ -96,7 +96,7 @@ def buffer_holds_topk(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-SPARSE-002",
     ERROR,
     "topk_buffer_size is no multiple of the block size",
-    per="instance",
+    per="service",
     source="sparse_kv_offload_manager.py register_kv_caches",
     versions=">=0.26",
 )
@@ -119,7 +119,7 @@ def buffer_whole_blocks(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-SPARSE-003",
     WARNING,
     "topk_buffer_size is unusual",
-    per="instance",
+    per="service",
     source="guide 1 section 3.6",
     versions=">=0.26",
 )
@@ -139,7 +139,7 @@ def buffer_usual(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-SPARSE-004",
     ERROR,
     "block-size is not 128",
-    per="instance",
+    per="service",
     source="attention/sfa_v1.py get_supported_kernel_block_sizes",
     versions=">=0.26",
 )
@@ -153,7 +153,7 @@ def block_size(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-SPARSE-005",
     ERROR,
     "the model has no sparse attention that can be offloaded",
-    per="instance",
+    per="service",
     source=f"{CONFIG}",
     versions=">=0.26",
 )
@@ -172,7 +172,7 @@ def model_is_sparse(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-SPARSE-006",
     ERROR,
     "offload with context or pipeline parallelism",
-    per="instance",
+    per="service",
     source=f"{CONFIG}",
     versions=">=0.26",
 )
@@ -186,7 +186,7 @@ def no_context_parallel(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-SPARSE-007",
     ERROR,
     "offload on an engine that is no KV consumer",
-    per="instance",
+    per="service",
     source=f"{CONFIG}; sfa_pd_rd2h/connector.py SfaRemoteD2HConnector",
     versions=">=0.26",
 )
@@ -224,7 +224,7 @@ def v1_runner(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-SPARSE-009",
     ERROR,
     "an option that offload refuses is on",
-    per="instance",
+    per="service",
     source="ascend_config.py _validate_sparse_c8_kv_offload_compatibility; attention/sfa_kv_offload.py",
     versions=">=0.26",
 )
@@ -241,7 +241,7 @@ def refused_options(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-SPARSE-010",
     ERROR,
     "unknown key in sparse_kv_offload_config",
-    per="instance",
+    per="service",
     source=f"{CONFIG}: reads four keys, ignores all others",
     versions=">=0.26",
 )
@@ -259,7 +259,7 @@ def offload_keys(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-SPARSE-011",
     ERROR,
     "the host pool is too small for its requests",
-    per="instance",
+    per="service",
     source="sparse_kv_offload_manager.py; vLLM null block",
     versions=">=0.26",
 )
@@ -291,7 +291,7 @@ def pool_holds_workload(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-SPARSE-012",
     ERROR,
     "the start-up gate will refuse dram_size_per_dp_GB",
-    per="instance",
+    per="service",
     source="worker/worker.py update_available_memory_for_sparse_kv_offload; PR #14921",
     versions=">=0.26",
 )
@@ -330,7 +330,7 @@ def start_up_gate(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-SPARSE-013",
     WARNING,
     "the host pool is far larger than its requests need",
-    per="instance",
+    per="service",
     source="sparse_kv_offload_manager.py SparseKVOffloadManager",
     versions=">=0.26",
 )
@@ -351,7 +351,7 @@ def pool_not_wasted(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-SPARSE-014",
     ERROR,
     "a size of offload is no whole number",
-    per="instance",
+    per="service",
     source=f"{CONFIG}: int()",
     versions=">=0.26",
 )
@@ -370,7 +370,7 @@ def dram_whole(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-SPARSE-015",
     ERROR,
     "prefix caching is on at decode",
-    per="instance",
+    per="service",
     source="sfa_pd_rd2h/scheduler.py get_num_new_matched_tokens",
     versions=">=0.26",
 )
@@ -384,7 +384,7 @@ def no_prefix_cache(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-SPARSE-016",
     ERROR,
     "a failed KV read would be recomputed on decode",
-    per="instance",
+    per="service",
     source="vLLM kv_load_failure_policy; attention/sfa_kv_offload.py",
     versions=">=0.26",
 )
@@ -400,7 +400,7 @@ def no_local_recompute(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-SPARSE-017",
     WARNING,
     "KV is kept on the chips as well",
-    per="instance",
+    per="service",
     source=f"{CONFIG}: warning",
     versions=">=0.26",
 )
@@ -416,7 +416,7 @@ def no_device_copy(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-SPARSE-018",
     ERROR,
     "a data-parallel group with offload spans hosts",
-    per="instance",
+    per="service",
     source="sparse_kv_offload_manager.py register_kv_caches",
     versions=">=0.26",
 )
@@ -448,8 +448,11 @@ def ready_timeout(ctx: Context, engine: Engine) -> Iterator[Problem]:
     value = engine.env.get("VLLM_ENGINE_READY_TIMEOUT_S")
     seconds = whole(value)  # what is no number is PD-ENV-014's
     if value is None or (seconds is not None and seconds < MIN_READY_TIMEOUT_S):
+        ours = str(value) == str(ctx.settings.get("pd_ready_timeout_s"))
         yield Problem(
-            f"VLLM_ENGINE_READY_TIMEOUT_S {value or 'unset'}", f"{MIN_READY_TIMEOUT_S}", "leave it to the plan"
+            f"VLLM_ENGINE_READY_TIMEOUT_S {value or 'unset'}",
+            f"{MIN_READY_TIMEOUT_S}",
+            "raise pd_ready_timeout_s" if ours else "leave it to the plan",
         )
 
 
@@ -457,7 +460,7 @@ def ready_timeout(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-SPARSE-020",
     WARNING,
     "the recompute scheduler was not tried with offload",
-    per="instance",
+    per="service",
     source="upstream e2e: no such test",
     versions=">=0.26",
 )
@@ -477,7 +480,7 @@ def recompute_with_offload(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-SPARSE-021",
     WARNING,
     "a step may hold fewer tokens than decode wants",
-    per="instance",
+    per="service",
     source="sparse_kv_offload_manager.py allocate_kv_offload_topk_buffer_pair, onload_topk_kv",
     versions=">=0.26",
 )
@@ -499,7 +502,7 @@ def rows_cover_batch(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-SPARSE-022",
     ERROR,
     "small-packet gather cannot work so",
-    per="instance",
+    per="service",
     source="guide 1 section 4",
     versions=">=0.26",
 )
@@ -556,7 +559,7 @@ def li_c8_equal(ctx: Context) -> Iterator[Problem]:
     "PD-SPARSE-024",
     WARNING,
     "decode's image was not built here",
-    per="instance",
+    per="service",
     source="sparse_kv_offload_manager.py _build_cpp; Dockerfile.a3.openEuler; memfabric_hybrid wheels",
     versions=">=0.26",
 )

@@ -42,7 +42,7 @@ def release(version: str) -> str:
     "PD-VER-001",
     ERROR,
     "this version has no prefill context parallelism",
-    per="instance",
+    per="service",
     source="vllm-ascend platform.py _validate_parallel_config",
 )
 def context_parallel_version(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -62,7 +62,7 @@ def context_parallel_version(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-VER-002",
     ERROR,
     "this version has no sparse KV offload",
-    per="instance",
+    per="service",
     source="vllm-ascend 0.26.0rc1; absent in 0.25.1rc and before",
 )
 def offload_version(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -190,7 +190,7 @@ def pair(ctx: Context) -> Iterator[Problem]:
     "PD-VER-008",
     ERROR,
     "prefill context parallelism with data parallelism",
-    per="instance",
+    per="service",
     source="vllm-ascend 0.22.1 platform.py check_and_update_config",
     versions="<0.25",
 )

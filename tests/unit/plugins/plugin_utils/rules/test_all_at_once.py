@@ -126,3 +126,48 @@ def test_a_misspelt_profile_entails_nothing() -> None:
     assert {(one.rule, one.mend) for one in findings if one.severity == "error"} == {
         ("variable-choice", "write mooncake")
     }
+
+
+# ---- instances over several hosts ----
+
+TWO_AND_TWO = {"prefill": ["p1", "p2"], "decode": ["d1", "d2"], "proxy": ["p1"]}
+SHARED = {"data_parallel_size": 4, "tensor_parallel_size": 8}
+
+
+def over_hosts(per_host: dict[str, dict[str, Any]] | None = None, **variables: Any) -> list[tuple[str, str, str]]:
+    """Rule, host and found of what is told of one instance of each role over two hosts."""
+    base = {key: value for key, value in CLUSTERS["mooncake"][1].items() if key != "per_host"}
+    sizes = {"prefill_parallel": SHARED, "decode_parallel": SHARED}
+    inventory = {
+        host: {**base, "pd_instance": host[0], **sizes, **variables, **(per_host or {}).get(host, {})}
+        for host in ("p1", "p2", "d1", "d2")
+    }
+    findings = rules.judge(make_plan(inventory, TWO_AND_TWO), None).findings
+    return [(one.rule, one.host, one.found) for one in findings if one.severity in ("error", "warning")]
+
+
+def test_a_wrong_option_is_told_of_all_hosts_of_an_instance() -> None:
+    args = {**CLUSTERS["mooncake"][1]["pd_vllm_args"], "max-num-seqs": 0}
+    assert over_hosts(pd_vllm_args=args) == [
+        ("PD-ARG-003", host, "max-num-seqs 0") for host in ("d1", "d2", "p1", "p2")
+    ]
+
+
+def test_a_wrong_option_of_a_following_host_is_told() -> None:
+    """The first host of the instance does not speak for the others."""
+    own = {"d2": {"pd_host_vllm_args": {"max-num-seqs": 0}}}
+    assert over_hosts(own) == [("PD-ARG-003", "d2", "max-num-seqs 0")]
+
+
+def test_a_layout_names_all_hosts_of_its_instance() -> None:
+    told_once = over_hosts(decode_parallel={"tensor_parallel_size": 99, "data_parallel_size": 4})
+    assert [(rule, host) for rule, host, _found in told_once] == [("layout", "")]
+    assert told_once[0][2].endswith("d1 16 + d2 16 = 32 (on 2 hosts: d1, d2)")
+
+
+def test_what_two_pairs_show_of_one_host_is_told_once() -> None:
+    inventory = {host: dict(CLUSTERS["mooncake"][1]) for host in ("p1", "p2", "d1", "d2")}
+    for host in ("p1", "p2"):
+        inventory[host]["prefill_parallel"] = {"tensor_parallel_size": 8}
+    findings = rules.judge(make_plan(inventory, TWO_AND_TWO), None).findings
+    assert [one.host for one in findings if one.rule == "PD-CONN-005"] == ["d1", "d2"]
