@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -565,6 +565,19 @@ class Context:
         if key not in self._sizes:
             self._sizes[key] = size(self.sizing_input(engine))
         return self._sizes[key]
+
+    def right_dram(self, engine: Engine) -> int | None:
+        """The ``dram_size_per_dp_GB`` that keeps every bound at once: what ``auto`` takes, with
+        kv-cache-memory-bytes left to the plan too. ``None``: there is none, or it is not known.
+        """
+        sizing = self.sizing(engine)
+        if not engine.offloads or sizing.bounds.capacity_gib is None:
+            return None
+        if engine.args.get("kv-cache-memory-bytes") != sizing.recommended.kv_cache_memory_bytes:
+            stated = self.sizing_input(engine)
+            sizing = size(replace(stated, kv_cache_memory_bytes=None, pin_kv_cache=True, dram_size_per_dp_gib=None))
+        right, limit = sizing.recommended.dram_size_per_dp_GB, sizing.bounds.host_limit_gib
+        return None if right is None or (limit is not None and right > limit) else right
 
     def _hbm_bytes(self, host: str) -> int | None:
         try:

@@ -14,6 +14,7 @@ from ..findings import ERROR, INFO, WARNING
 from ..memcache import HCOM_PROTOCOLS, HCOM_URL, LOCAL_FILE, META_FILE, MOST_RANKS, WORLD_SIZE, hcom_place
 from .context import UNKNOWN, Context, Engine, Missing, known, numbers, parse_size
 from .keys import unknown_keys
+from .memory import overfull, right_memcache
 from .registry import REPORT, Problem, rule
 
 PROTOCOLS = (
@@ -196,7 +197,8 @@ def dram_size(ctx: Context, engine: Engine) -> Iterator[Problem]:
         right = f"{size}G" if 0 < size <= 1024 else f"{-(-size // GIB)}G"
         yield Problem(f"dram.size {value}", right, "set memcache_dram_size to whole GiB")
     elif size > 1024 * GIB:
-        yield Problem(f"dram.size {value}", "1TB at most", "set memcache_dram_size")
+        usual = right_memcache(ctx, engine)
+        yield Problem(f"dram.size {value}", f"{usual}G" if usual else "1TB at most", "set memcache_dram_size")
     elif size == 0 and not (parse_size(conf.get(LOCAL + "hbm.size")) or parse_size(conf.get(LOCAL + "max.dram.size"))):
         yield Problem("dram.size and hbm.size are both 0", "one above 0", "set memcache_dram_size")
     most = parse_size(conf.get(LOCAL + "max.dram.size", "")) if conf.get(LOCAL + "max.dram.size") else None
@@ -242,7 +244,7 @@ def shared_memory(ctx: Context, host: str) -> Iterator[Problem]:
             yield Problem(f"ipc_mode {engine.container.get('ipc_mode')} of {engine.name}", "host", REPORT)
     shares = [(len(engine.devices), ctx.memcache_gib(engine) or 0) for engine in users]
     need = sum(ranks * size for ranks, size in shares) * GIB
-    if not need or ctx.own_running(host):
+    if not need or ctx.own_running(host) or overfull(ctx, host):  # PD-MEM-001
         return
     pages = ctx.fact(host, "host.memory.hugepages")
     free_huge = (pages.get("free") or 0) * (pages.get("size_bytes") or 0)

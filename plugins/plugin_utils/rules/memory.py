@@ -12,6 +12,7 @@ from ..findings import ERROR, INFO, WARNING
 from ..sizes import whole
 from .context import Context, Engine, Missing
 from .registry import REPORT, Problem, rule
+from .sparse_kv import pinned_beyond_need, wasted
 
 #: Above this share of HBM, reports of running out of memory pile up once KV moves between hosts.
 UTILISATION_WITH_TRANSFER = 0.95
@@ -37,10 +38,41 @@ def host_pools(ctx: Context, host: str) -> list[tuple[str, int]]:
     return pools
 
 
-def pinned_beyond_need(ctx: Context, engine: Engine) -> bool:
-    """Whether the engine is given more HBM for KV than its requests need: the host pool follows from that."""
-    pinned = whole(engine.args.get("kv-cache-memory-bytes")) if engine.offloads else None
-    return pinned is not None and pinned > (ctx.sizing(engine).recommended.kv_cache_memory_bytes or pinned)
+def enough(ctx: Context, host: str) -> tuple[list[str], int]:
+    """Settings by which the host's pools would be smaller and still hold what they must, and the bytes of all then."""
+    settings, need = [], 0
+    for engine in ctx.on(host):
+        if engine.offloads:
+            pool, right = ctx.sizing(engine).host_pool_bytes or 0, ctx.right_dram(engine)
+            if right and right * GIB < pool:
+                settings.append(f"dram_size_per_dp_GB {right}")
+                if pinned_beyond_need(ctx, engine):
+                    settings.append(f"kv-cache-memory-bytes {ctx.sizing(engine).recommended.kv_cache_memory_bytes}")
+                pool = right * GIB
+            need += engine.local_ranks * pool
+        if engine.uses_memcache:
+            per_rank, right = ctx.memcache_gib(engine) or 0, right_memcache(ctx, engine)
+            if right and right < per_rank:
+                settings.append(f"memcache_dram_size {right}G")
+                per_rank = right
+            need += len(engine.devices) * per_rank * GIB
+    return list(dict.fromkeys(settings)), need
+
+
+def right_memcache(ctx: Context, engine: Engine) -> int | None:
+    """GiB that ``memcache_dram_size: auto`` would take for each rank."""
+    try:
+        return ctx.sizing(engine).recommended.memcache_dram_gib_per_rank
+    except Missing:
+        return None
+
+
+def overfull(ctx: Context, host: str) -> bool:
+    """Whether PD-MEM-001 tells that the host's memory does not hold its pools."""
+    try:
+        return sum(size for _words, size in host_pools(ctx, host)) + HOST_RESERVE_BYTES > ctx.usable_memory(host)
+    except Missing:
+        return False
 
 
 def gib(value: float) -> str:
@@ -65,9 +97,13 @@ def host_memory(ctx: Context, host: str) -> Iterator[Problem]:
     if pools and need + HOST_RESERVE_BYTES > usable:
         limit = max(0, usable - HOST_RESERVE_BYTES)
         pinned = "pd_kv_cache_memory_bytes, " if any(pinned_beyond_need(ctx, engine) for engine in ctx.on(host)) else ""
+        settings, least = enough(ctx, host)
+        right = ", ".join(settings) if settings and least <= limit else f"at most {gib(limit)}"
+        if least > limit and len(pools) == 1 and (most := ctx.sizing(ctx.on(host)[0]).recommended.max_num_seqs):
+            right = f"max-num-seqs {most}"
         yield Problem(
             f"{gib(need)} ({'; '.join(pool[0] for pool in pools)}) of {gib(usable)}",
-            f"at most {gib(limit)}",
+            right,
             f"lower {pinned}pd_dram_size_per_dp_gb, memcache_dram_size or max-num-seqs, or free memory",
         )
 
@@ -89,21 +125,28 @@ def chip_memory(ctx: Context, engine: Engine) -> Iterator[Problem]:
     activations, HCCL buffers and graphs.
     """
     sizing = ctx.sizing(engine)
-    budget = sizing.hbm
+    budget, least = sizing.hbm, sizing.recommended.kv_cache_memory_bytes
     if budget is None or budget.weights_bytes is None or budget.kv_available_bytes is None:
         raise Missing(f"HBM or weights of {engine.host} are not known")
     beyond_doubt = budget.hbm_bytes - budget.weights_bytes - budget.hot_buffer_bytes  # were nothing else on the chip
     if budget.kv_available_bytes <= 0:
+        right = "room for KV"
         if budget.weights_bytes + budget.runtime_bytes >= budget.usable_bytes:
             mend = "spread the instance over more chips"
         elif budget.hot_buffer_bytes:
             mend = "lower topk_buffer_size or max-num-seqs, with which the hot buffers grow"
+            stated, usual = sizing.topk_buffer_size or 0, sizing.recommended.topk_buffer_size or 0
+            more = budget.hot_buffer_bytes - budget.hot_buffer_bytes * usual // max(stated, 1)
+            if 0 < usual < stated and budget.kv_available_bytes + more > 0:
+                right = f"topk_buffer_size {usual}"
+            elif sizing.recommended.max_num_seqs:
+                right = f"max-num-seqs {sizing.recommended.max_num_seqs}"
         else:
             mend = "spread the instance over more chips, or raise gpu-memory-utilization"
         yield Problem(
             f"weights {gib(budget.weights_bytes)}, hot buffers {gib(budget.hot_buffer_bytes)} and runtime "
             f"{gib(budget.runtime_bytes)} of {gib(budget.usable_bytes)} usable per chip",
-            "room for KV",
+            right,
             mend,
         )
     elif not budget.fits:
@@ -122,7 +165,7 @@ def chip_memory(ctx: Context, engine: Engine) -> Iterator[Problem]:
     elif (pinned := whole(engine.args.get("kv-cache-memory-bytes"))) and pinned > budget.kv_available_bytes:
         yield Problem(
             f"kv-cache-memory-bytes {gib(pinned)}, about {gib(budget.kv_available_bytes)} are left per chip",
-            f"at most {gib(budget.kv_available_bytes)}",
+            str(least) if engine.offloads and least else f"at most {gib(budget.kv_available_bytes)}",
             "lower pd_kv_cache_memory_bytes, or set it to auto",
             severity=ERROR if pinned > beyond_doubt else WARNING,
         )
@@ -173,12 +216,13 @@ def pool_size(ctx: Context, engine: Engine) -> Iterator[Problem]:
     MemFabric allocates in slices of 32 GiB, so a larger pool may work on A3; it also takes tens of minutes.
     """
     dram = ctx.offload_gib(engine)
-    if dram is None or dram <= PROVEN_POOL_GIB:
-        return
+    if dram is None or dram <= PROVEN_POOL_GIB or wasted(ctx, engine) or overfull(ctx, engine.host):
+        return  # also where PD-SPARSE-013 or PD-MEM-001 tells what is right
+    right = ctx.right_dram(engine) or PROVEN_POOL_GIB
     if not ctx.planned_gate or (ctx.sizing(engine).host_pool_bytes or 0) > PROVEN_POOL_GIB * GIB:
         yield Problem(
             f"dram_size_per_dp_GB {dram}",
-            f"{PROVEN_POOL_GIB} or less",
+            str(right) if right < PROVEN_POOL_GIB else f"{PROVEN_POOL_GIB} or less",
             "pd_dram_size_per_dp_gb: auto; where that is still more, lower max-num-seqs or max-model-len",
         )
 
@@ -197,11 +241,11 @@ def contiguous(ctx: Context, host: str) -> Iterator[Problem]:
     What caches hold does not count as free here: dropping caches and compacting memory gives it back.
     """
     engines = [engine for engine in ctx.on(host) if engine.offloads]
-    if not engines or ctx.own_running(host):
+    if not engines or ctx.own_running(host) or overfull(ctx, host):  # PD-MEM-001
         return
     need = sum(engine.local_ranks * (ctx.sizing(engine).host_pool_bytes or 0) for engine in engines)
     free = int(ctx.fact(host, "host.contiguous.free_bytes"))
-    if free < need:
+    if free < need and not any(wasted(ctx, engine) for engine in engines):  # PD-SPARSE-013
         yield Problem(
             f"{gib(free)} free in blocks of 2 MiB and more",
             gib(need),

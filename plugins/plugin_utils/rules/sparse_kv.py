@@ -52,6 +52,18 @@ def offload_place(engine: Engine, key: str) -> str:
     return engine.place("additional-config", "sparse_kv_offload_config", key)
 
 
+def wasted(ctx: Context, engine: Engine) -> int | None:
+    """GiB that a data-parallel rank needs, where it is given far more and all of that is allocated."""
+    dram, need = ctx.offload_gib(engine), None if ctx.planned_gate else ctx.right_dram(engine)
+    return need if dram is not None and need and dram > TOO_LARGE * need else None
+
+
+def pinned_beyond_need(ctx: Context, engine: Engine) -> bool:
+    """Whether the engine is given more HBM for KV than its requests need: the host pool follows from that."""
+    pinned = whole(engine.args.get("kv-cache-memory-bytes")) if engine.offloads else None
+    return pinned is not None and pinned > (ctx.sizing(engine).recommended.kv_cache_memory_bytes or pinned)
+
+
 def topk_buffer(engine: Engine) -> int:
     value = known(engine.offload.get("topk_buffer_size", DEFAULT_TOPK_BUFFER_SIZE), "topk_buffer_size")
     return integer(value, "topk_buffer_size")
@@ -275,7 +287,7 @@ def pool_holds_workload(ctx: Context, engine: Engine) -> Iterator[Problem]:
     if dram is not None and need is not None and dram < need:
         yield Problem(
             f"dram_size_per_dp_GB {dram}, need {(sizing.host_need_bytes + sizing.align_bytes) / GIB:.3f} GiB",
-            str(need),
+            str(ctx.right_dram(engine) or need),
             size_by(ctx, engine, "dram_size_per_dp_GB") + ", or lower max-num-seqs",
         )
     pinned, least = whole(engine.args.get("kv-cache-memory-bytes")), sizing.recommended.kv_cache_memory_bytes
@@ -306,23 +318,29 @@ def start_up_gate(ctx: Context, engine: Engine) -> Iterator[Problem]:
     sizing = ctx.sizing(engine)
     if sizing.gate_passes is None:
         raise Missing("free HBM for KV is not known")
+    pinned, dram = whole(engine.args.get("kv-cache-memory-bytes")), ctx.offload_gib(engine)
+    capacity, right = sizing.bounds.capacity_gib, ctx.right_dram(engine)
+    if pinned and not pinned_beyond_need(ctx, engine) and dram is not None and dram < (capacity or 0):
+        return  # PD-SPARSE-011: what the requests need passes the gate
     if sizing.gate == GATE_PLANNED and not sizing.gate_passes:
         yield Problem(
             f"{sizing.tokens_fit} tokens fit, limited by {sizing.planned_limit}; one request has "
             f"{ctx.model_length(engine)}",
-            f"dram_size_per_dp_GB {sizing.bounds.capacity_gib}",
+            f"dram_size_per_dp_GB {right or capacity}",
             size_by(ctx, engine, "dram_size_per_dp_GB") + ", and pin pd_kv_cache_memory_bytes likewise",
         )
     elif not sizing.gate_passes:
-        pinned = engine.args.get("kv-cache-memory-bytes") is not None
-        right = sizing.bounds.gate_gib or sizing.bounds.capacity_gib
+        wanted, limit = sizing.bounds.gate_gib or capacity or 0, sizing.bounds.host_limit_gib
+        absurd = right and wanted > min(TOO_LARGE * right, wanted if limit is None else limit)
         yield Problem(
             f"dram_size_per_dp_GB {sizing.dram_size_per_dp_gib}; the gate wants "
             f"{(sizing.gate_needed_bytes or 0) / GIB:.2f} GiB = {sizing.host_device_ratio:.3f} x "
             f"{(sizing.available_kv_bytes or 0) / GIB:.2f} GiB",
-            str(right),
+            f"{right}, with kv-cache-memory-bytes {sizing.recommended.kv_cache_memory_bytes}"
+            if absurd
+            else str(wanted),
             size_by(ctx, engine, "dram_size_per_dp_GB") + ", and pin pd_kv_cache_memory_bytes likewise",
-            severity=None if pinned else WARNING,
+            severity=WARNING if pinned is None else None,
         )
 
 
@@ -338,13 +356,12 @@ def pool_not_wasted(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """All of dram_size_per_dp_GB is allocated physically at start: 180 GiB took tens of minutes. Guide 1's 512 is 14 x
     its need. From PR #14921 on (pd_dram_gate: planned) only what is needed is allocated.
     """
-    if not engine.offloads or ctx.planned_gate:
-        return
-    dram, need = ctx.offload_gib(engine), ctx.sizing(engine).recommended.dram_size_per_dp_GB
-    if dram is not None and need and dram > TOO_LARGE * need:
-        yield Problem(
-            f"{dram} GiB, {dram / need:.1f} x the need", str(need), size_by(ctx, engine, "dram_size_per_dp_GB")
-        )
+    if engine.offloads and (need := wasted(ctx, engine)):
+        dram = ctx.offload_gib(engine) or 0
+        mend = size_by(ctx, engine, "dram_size_per_dp_GB")
+        if pinned_beyond_need(ctx, engine):
+            mend += "; pd_kv_cache_memory_bytes: auto"
+        yield Problem(f"{dram} GiB, {dram / need:.1f} x the need", str(need), mend)
 
 
 @rule(

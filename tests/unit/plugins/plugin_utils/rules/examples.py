@@ -549,7 +549,7 @@ EXAMPLES: dict[str, Example] = {
         quiet=refused("eth7 was asked for", address="serving address"),  # PD-NIC-002 tells it
     ),
     # ---- memory ----
-    "PD-MEM-001": Example("sparse", sparse("decode", "dram_size_per_dp_GB", 1400), "d1", "1400.0 GiB", "1368.0 GiB"),
+    "PD-MEM-001": Example("sparse", sparse("decode", "dram_size_per_dp_GB", 1400), "d1", "1400.0 GiB", "GB 36"),
     "PD-MEM-002": Example("sparse", model("d1", "shards/bytes", 10**12), "d1", "weights 58.2 GiB"),
     "PD-MEM-003": Example("sparse", arg("decode", "gpu-memory-utilization", 0.96), "d1", "0.96", "0.95"),
     "PD-MEM-004": Example(
@@ -559,7 +559,13 @@ EXAMPLES: dict[str, Example] = {
         "16384",
     ),
     "PD-MEM-005": Example("sparse", container("decode", "ulimits", []), "d1", "none", "memlock:-1"),
-    "PD-MEM-006": Example("sparse", sparse("decode", "dram_size_per_dp_GB", 512), "d1", "512", "200"),
+    "PD-MEM-006": Example(
+        "sparse",
+        both(arg("decode", "max-num-seqs", 8), sparse("decode", "dram_size_per_dp_GB", 280)),
+        "d1",
+        "280",
+        "71",
+    ),
     "PD-MEM-007": Example("sparse", fact("d1", "host/contiguous/free_bytes", 20 * GIB), "d1", "20.0 GiB", "36.0 GiB"),
     "PD-MEM-008": Example("sparse", fact("d1", "host/memory/hugepages/free", 200000), "d1", "390.6 GiB"),
     # ---- sparse KV offload ----
@@ -1007,8 +1013,8 @@ MORE: dict[str, tuple[Example, ...]] = {
     "PD-MEM-002": (
         Example("sparse", arg("decode", "max-num-seqs", 6), "d1", "11.7 GiB", "max-num-seqs", "warning"),
         Example("sparse", arg("decode", "max-num-seqs", 8), "d1", "15.6 GiB", "max-num-seqs", "error"),
-        Example("sparse", arg("decode", "kv-cache-memory-bytes", 12 * GIB), "d1", "12.0 GiB", "at most", "warning"),
-        Example("sparse", arg("decode", "kv-cache-memory-bytes", 30 * GIB), "d1", "30.0 GiB", "at most", "error"),
+        Example("sparse", arg("decode", "kv-cache-memory-bytes", 12 * GIB), "d1", "12.0 GiB", "8388542464", "warning"),
+        Example("sparse", arg("decode", "kv-cache-memory-bytes", 30 * GIB), "d1", "30.0 GiB", "8388542464", "error"),
     ),
     "PD-SPARSE-011": (
         Example("sparse", arg("decode", "kv-cache-memory-bytes", 8388542463), "d1", "8388542463", "8388542464"),
@@ -1080,7 +1086,7 @@ MORE: dict[str, tuple[Example, ...]] = {
         Example("sparse", parallel("prefill", decode_context_parallel_size=8), "p1", "sparse attention", "16"),
     ),
     "PD-MMC-003": (
-        Example("sparse", mmc("ock.mmc.local_service.dram.size", "2TB"), "p1", "2TB", "1TB at most"),
+        Example("sparse", mmc("ock.mmc.local_service.dram.size", "2TB"), "p1", "2TB", "3G"),
         Example("sparse", mmc("ock.mmc.local_service.dram.size", "lots"), "p1", "'lots'"),
         Example("sparse", mmc("ock.mmc.local_service.dram.size", "0GB"), "p1", "both 0"),
         Example("sparse", mmc("ock.mmc.local_service.dram.size", 10), "p1", "dram.size 10", "10G"),

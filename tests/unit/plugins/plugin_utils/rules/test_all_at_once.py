@@ -171,3 +171,56 @@ def test_what_two_pairs_show_of_one_host_is_told_once() -> None:
         inventory[host]["prefill_parallel"] = {"tensor_parallel_size": 8}
     findings = rules.judge(make_plan(inventory, TWO_AND_TWO), None).findings
     assert [one.host for one in findings if one.rule == "PD-CONN-005"] == ["d1", "d2"]
+
+
+# ---- one size that keeps all bounds ----
+
+DRAM, PIN, TOPK, MEMCACHE = (
+    "pd_dram_size_per_dp_gb",
+    "pd_kv_cache_memory_bytes",
+    "pd_topk_buffer_size",
+    "memcache_dram_size",
+)
+PINNED = "8388542464"
+
+
+@pytest.mark.parametrize(
+    ("stated", "rights", "mended"),
+    [
+        *(({DRAM: size}, {"PD-SPARSE-011": "36"}, {DRAM: 36}) for size in (0, 1, 35)),
+        *(({DRAM: size}, {"PD-SPARSE-013": "36"}, {DRAM: 36}) for size in (150, 300, 1300)),
+        ({DRAM: 4000}, {"PD-SPARSE-013": "36", "PD-MEM-001": "dram_size_per_dp_GB 36"}, {DRAM: 36}),
+        ({DRAM: 4, "pd_dram_gate": "planned"}, {"PD-SPARSE-011": "36"}, {DRAM: 36, "pd_dram_gate": "planned"}),
+        (
+            {DRAM: 4000, PIN: 10**12},
+            {
+                "PD-SPARSE-012": f"36, with kv-cache-memory-bytes {PINNED}",
+                "PD-SPARSE-013": "36",
+                "PD-MEM-001": f"dram_size_per_dp_GB 36, kv-cache-memory-bytes {PINNED}",
+                "PD-MEM-002": PINNED,
+            },
+            {DRAM: 36, PIN: int(PINNED)},
+        ),
+        ({PIN: 10**6}, {"PD-SPARSE-011": PINNED}, {PIN: int(PINNED)}),
+        ({TOPK: 4100}, {"PD-SPARSE-002": "4096"}, {TOPK: 4096}),
+        ({TOPK: 40000}, {"PD-SPARSE-002": "4096", "PD-MEM-002": "topk_buffer_size 4096"}, {TOPK: 4096}),
+        ({MEMCACHE: "500G"}, {"PD-MEM-001": "memcache_dram_size 3G"}, {MEMCACHE: "3G"}),
+        ({MEMCACHE: "4000G"}, {"PD-MEM-001": "memcache_dram_size 3G", "PD-MMC-003": "3G"}, {MEMCACHE: "3G"}),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+def test_all_findings_about_a_size_call_one_right_and_it_is(
+    stated: dict[str, Any], rights: dict[str, str], mended: dict[str, Any]
+) -> None:
+    host = "p1" if MEMCACHE in stated else "d1"
+    findings = judged({host: stated}).findings
+    assert {one.rule: one.right for one in findings if one.severity in ("error", "warning")} == rights
+    assert told({host: mended}) == set()
+
+
+def test_requests_that_no_size_holds_are_told_how_many_would_do() -> None:
+    findings = judged({"d1": {"decode_vllm_args": {"max-num-seqs": 4000, "max-num-batched-tokens": 16000}}}).findings
+    memory = {one.rule: one.right for one in findings if one.rule.startswith("PD-MEM-")}
+    assert memory == {"PD-MEM-001": "max-num-seqs 4", "PD-MEM-002": "max-num-seqs 4"}
+    mended = {"decode_vllm_args": {"max-num-seqs": 4, "max-num-batched-tokens": 16000}}
+    assert not any(rule.startswith("PD-MEM-") for rule, _host in told({"d1": mended}))

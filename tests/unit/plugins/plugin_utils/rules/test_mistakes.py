@@ -182,7 +182,7 @@ V31 = {"pd_model_path": "/data/models/DeepSeek-V3.1-W8A8"}
         ({"pd_vllm_args": {"max-num-seqs": "4k"}}, {}, {"PD-ARG-003"}),
         ({"pd_vllm_args": {"block-size": 0}}, {}, {"PD-ARG-003"}),
         ({"pd_topk_buffer_size": 4100}, {}, {"PD-SPARSE-002"}),
-        ({"pd_dram_size_per_dp_gb": 0}, {}, {"PD-SPARSE-011", "PD-SPARSE-012"}),
+        ({"pd_dram_size_per_dp_gb": 0}, {}, {"PD-SPARSE-011"}),
         ({"pd_vllm_args": {"max-model-len": "auto"}}, {}, set()),
         ({"pd_kv_transfer_config": {"kv_load_failure_policy": "retry"}}, {}, {"PD-CONN-025"}),
         ({"decode_kv_transfer_config": {"kv_role": "producer"}}, {}, {"PD-CONN-004", "PD-SPARSE-007"}),
