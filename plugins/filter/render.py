@@ -19,7 +19,7 @@ def service_folder(service: dict[str, Any], launcher: str) -> dict[str, Any]:
 
 
 def waits(services: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{"container": f"pd-{service['name']}", "ready": service["ready"]} for service in services]
+    return [{"container": service["container"]["name"], "ready": service["ready"]} for service in services]
 
 
 def probe_facts(results: dict[str, dict[str, Any]], pings: dict[str, dict[str, Any]] | None = None) -> dict[str, Any]:

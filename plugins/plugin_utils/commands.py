@@ -18,7 +18,7 @@ def docker_run(service: Mapping[str, Any], image: str) -> str:
     """``docker run`` for a service's container, one option per line as guides write it."""
     body = service["container"]
     words: list[list[str]] = [
-        ["--name", f"pd-{service['name']}"],
+        ["--name", body["name"]],
         ["-u", body["user"]],
         [f"--network={body['network_mode']}"],
         [f"--ipc={body['ipc_mode']}"],

@@ -10,6 +10,9 @@ from typing import Any
 
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.facts import HostFacts
 
+#: What names of containers of services begin with.
+OWN = "pd-"
+
 CONFIG_DIR = "/etc/vllm-ascend-pd"  # in every container; holds its own service's folder only
 
 #: Where hccn_tool, dcmi and the driver's libraries live; and where NPU nodes are.
@@ -64,7 +67,12 @@ def device_paths(chips: Sequence[int]) -> list[str]:
     return [f"/dev/davinci{chip}" for chip in chips] + list(DEVICE_NODES) if chips else []
 
 
+def container_name(service: str) -> str:
+    return f"{OWN}{service}"
+
+
 def container(
+    service: str,
     *,
     privileged: bool,
     devices: Sequence[str],
@@ -76,6 +84,7 @@ def container(
 ) -> dict[str, Any]:
     """The settings of one container, the same keys for every service."""
     return {
+        "name": container_name(service),
         "network_mode": "host",
         "ipc_mode": "host",  # MemCache's host_shm needs the host's /dev/shm, not Docker's 64 MB
         "privileged": privileged,

@@ -45,12 +45,12 @@ def left_behind(plan: dict[str, Any], tags: dict[str, str], hosts: dict[str, dic
         found = hosts.get(service["host"], {})
         if service["kind"] != "engine" or "containers" not in found or reference == current(service["image"]):
             continue
+        name = service["container"]["name"]
         names = {image["Id"]: [*(image["RepoTags"] or []), *(image["RepoDigests"] or [])] for image in found["images"]}
         for container in found["containers"]:
             own = names.get(container["ImageID"], [])
-            ours = f"/pd-{service['name']}" in container["Names"]
-            if ours and reference not in own and f"{reference}:latest" not in own:
-                result.append({"host": service["host"], "container": f"pd-{service['name']}", "wanted": reference})
+            if f"/{name}" in container["Names"] and reference not in own and f"{reference}:latest" not in own:
+                result.append({"host": service["host"], "container": name, "wanted": reference})
     return result
 
 

@@ -131,6 +131,7 @@ class ServicePlanner:
             "host": host,
             "image": image,
             "container": container(
+                name,
                 privileged=kind == "engine" and self._draft.privileged,
                 devices=devices,
                 mounts=[config, *mounts],

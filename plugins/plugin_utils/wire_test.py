@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import connectors
-from .containers import CONFIG_DIR
+from .containers import CONFIG_DIR, container_name
 
 TOOL = "vllm-ascend/tools/test_memfabric_pd_read.py"  # below pd_sources_dir
 GRACE_S = 60  # for loading torch and starting the chip, before and after the tool's own limit counts
@@ -72,7 +72,7 @@ def _job(
         **service,
         "name": name,
         "kind": "job",
-        "container": {**service["container"], "mounts": mounts, "restart_policy": "no"},
+        "container": {**service["container"], "name": container_name(name), "mounts": mounts, "restart_policy": "no"},
         "files": {"job": {"format": "text", "content": ""}},
         "commands": [{"name": "wire-test", "argv": argv, "env": dict(engine["env"])}],
         "ready": {"kind": "exited"},

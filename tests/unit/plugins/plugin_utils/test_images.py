@@ -30,10 +30,10 @@ PLAN = {
     "settings": {"pd_build": True},
     "images": {**IMAGES, "own": {"base": "mine", "layers": []}},
     "services": [
-        {"name": "proxy", "kind": "proxy", "host": "d1", "image": "decode"},
-        {"name": "decode-d1", "kind": "engine", "host": "d1", "image": "decode"},
-        {"name": "decode-d2", "kind": "engine", "host": "d2", "image": "decode"},
-        {"name": "own-e1", "kind": "engine", "host": "e1", "image": "own"},
+        {"container": {"name": "pd-proxy"}, "kind": "proxy", "host": "d1", "image": "decode"},
+        {"container": {"name": "pd-decode-d1"}, "kind": "engine", "host": "d1", "image": "decode"},
+        {"container": {"name": "pd-decode-d2"}, "kind": "engine", "host": "d2", "image": "decode"},
+        {"container": {"name": "pd-own-e1"}, "kind": "engine", "host": "e1", "image": "own"},
     ],
 }
 TAGS = {"vllm": "1", "memfabric": "new"}
