@@ -9,8 +9,17 @@ from typing import Any
 
 from .. import connectors
 from ..findings import ERROR, WARNING
-from ..ports import HCOM, KV_CONTROL, KV_NUMBER, LAST_PORT, MEMFABRIC_FIRST_PORT, MEMFABRIC_STORE_PORT, OFFLOAD_STORE
-from .context import Context, Engine, covers, is_own, known, targets
+from ..ports import (
+    EPHEMERAL,
+    HCOM,
+    KV_CONTROL,
+    KV_NUMBER,
+    LAST_PORT,
+    MEMFABRIC_FIRST_PORT,
+    MEMFABRIC_STORE_PORT,
+    OFFLOAD_STORE,
+)
+from .context import Context, Engine, Missing, covers, is_own, known, targets
 from .registry import REPORT, Problem, rule
 
 KV_PORT_DOC = "vllm-ascend docs/source/tutorials/features/pd_disaggregation_mooncake_multi_node.md"
@@ -31,18 +40,40 @@ SET_BY = {
 }
 
 
-def set_another(ctx: Context, *ports: Mapping[str, Any], to: str = "") -> str:
-    """Advice that names the variables behind the ports."""
+def variables(ctx: Context, *ports: Mapping[str, Any]) -> list[str]:
+    """The variables behind ports."""
     roles = {engine.name: engine.role for engine in ctx.engines}
-    names = [
+    return [
         name.format(role=roles.get(port["owner"]))
         for port in ports
         for purpose, name in SET_BY.items()
         if str(port["purpose"]).startswith(purpose) and ("{role}" not in name or port["owner"] in roles)
     ]
+
+
+def set_another(ctx: Context, *ports: Mapping[str, Any], to: str = "") -> str:
+    """Advice that names the variables behind the ports."""
+    names = variables(ctx, *ports)
     if not names:
         return f"set another port for {ports[0]['owner']} ({ports[0]['purpose']}){to}"
     return f"set another {' or '.join(dict.fromkeys(names))}{to}"
+
+
+#: Whoever stops these loses the way to the host, or everything that runs on it.
+SYSTEM = ("sshd", "init", "systemd", "dockerd", "containerd", "isulad", "podman", "kubelet", "rpcbind")
+
+
+def free_port(ctx: Context, host: str, port: Mapping[str, Any], start: int) -> int | None:
+    """The first place from ``start`` on for a port, or range, that no other of the plan, listener or kernel takes."""
+    try:
+        taken = [(int(one["port"]), int(one["port"])) for one in ctx.fact(host, "host.listeners") if one.get("port")]
+    except Missing:
+        taken = []
+    taken += [EPHEMERAL, *((int(one["first"]), int(one["last"])) for one in ctx.ports_on(host) if one is not port)]
+    width, place = int(port["last"]) - int(port["first"]), max(start, 1024)
+    while beyond := [last for first, last in taken if first <= place + width and place <= last]:
+        place = max(beyond) + 1
+    return place if place + width <= LAST_PORT else None
 
 
 def overlap(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
@@ -99,9 +130,10 @@ def own_ports_differ(ctx: Context, host: str) -> Iterator[Problem]:
             if one["purpose"] == other["purpose"] == OFFLOAD_STORE:
                 continue  # two engines that offload: PD-PORT-008
             apart = "" if same_address(one.get("bind"), other.get("bind")) else ", on different addresses"
+            place = free_port(ctx, host, other, int(one["last"]) + 1)
             yield Problem(
                 f"{text(one)} and {text(other)} overlap{apart}",
-                f"{other['owner']} above {one['last']}",
+                f"{other['owner']} at {place}" if place else f"{other['owner']} above {one['last']}",
                 set_another(ctx, other, one),
                 severity=WARNING if apart else None,
             )
@@ -167,15 +199,21 @@ def not_listened_on(ctx: Context, host: str) -> Iterator[Problem]:
         one for one in ctx.fact(host, "host.listeners") if one.get("port") and not is_own(one.get("container"))
     ]
     for port in fixed_ports(ctx, host):
+        if int(port["first"]) < 1024:
+            continue  # PD-PORT-003: it has to move anyway
         for one in listeners:
             inside = int(port["first"]) <= int(one["port"]) <= int(port["last"])
             if inside and one.get("protocol", "tcp") == "tcp" and same_address(port.get("bind"), one.get("address")):
-                owner = one.get("container") or one.get("process") or "a process that could not be seen"
+                owner = str(one.get("container") or one.get("process") or "a process that could not be seen")
                 pid = f", pid {one['pid']}" if one.get("pid") else ""
+                system = not one.get("container") and owner.startswith(SYSTEM)
+                movable = bool(variables(ctx, port))
+                stop = ("" if movable else "have it listen elsewhere") if system else f"stop {owner}"
+                place = free_port(ctx, host, port, int(port["first"])) if movable else None
                 yield Problem(
                     f"port {one['port']} of {port['owner']} ({port['purpose']}) is held by {owner}{pid}",
-                    "a free port",
-                    "stop that process, or set another port",
+                    str(place or "a free port"),
+                    ", or ".join(filter(None, (set_another(ctx, port) if movable else "", stop))),
                 )
 
 

@@ -451,7 +451,7 @@ def dense_ranks(local: int, **prefill: Any) -> Change:
 EXAMPLES: dict[str, Example] = {
     # ---- ports ----
     "PD-PORT-001": Example(
-        "sparse", port("p1", 29180), "p1", "29180", "above", quiet=port("d1", 29181, purpose=KV_NUMBER)
+        "sparse", port("p1", 29180), "p1", "29180", "at 29181", quiet=port("d1", 29181, purpose=KV_NUMBER)
     ),
     "PD-PORT-002": Example(
         "mooncake", port("p1", 25000), "p1", "20000-35999", "36000", quiet=port("d1", 30100, purpose=KV_NUMBER)
@@ -462,6 +462,7 @@ EXAMPLES: dict[str, Example] = {
         listener("d1", 29181),
         "d1",
         "nginx, pid 77",
+        "29182",
         quiet=both(port("d1", 40000, purpose=KV_NUMBER), listener("d1", 40000), listener("d1", 29181, address="::1")),
     ),
     "PD-PORT-005": Example("sparse", without_reservation("d1"), "d1", "32768-60999"),

@@ -224,3 +224,31 @@ def test_requests_that_no_size_holds_are_told_how_many_would_do() -> None:
     assert memory == {"PD-MEM-001": "max-num-seqs 4", "PD-MEM-002": "max-num-seqs 4"}
     mended = {"decode_vllm_args": {"max-num-seqs": 4, "max-num-batched-tokens": 16000}}
     assert not any(rule.startswith("PD-MEM-") for rule, _host in told({"d1": mended}))
+
+
+# ---- a port that somebody else has ----
+
+
+@pytest.mark.parametrize(
+    ("port", "holder", "right", "mend"),
+    [
+        (29181, {"process": "nginx"}, "29183", "set another decode_port, or stop nginx"),
+        (29181, {"process": "sshd"}, "29183", "set another decode_port"),
+        (29181, {"process": "systemd-resolve"}, "29183", "set another decode_port"),
+        (29181, {"process": "x", "container": "init-db"}, "29183", "set another decode_port, or stop init-db"),
+        (20055, {"process": "dockerd"}, "20056", "set another decode_kv_port"),
+        (8500, {"process": "nginx"}, "a free port", "stop nginx"),
+        (8500, {"process": "sshd"}, "a free port", "have it listen elsewhere"),
+    ],
+)
+def test_advice_moves_our_port_to_one_that_is_free(port: int, holder: dict[str, Any], right: str, mend: str) -> None:
+    plan, facts = planned({})
+    assert facts is not None
+    listening = {"address": "0.0.0.0", "port": port, "protocol": "tcp", "pid": 9, "container": None, **holder}
+    facts["d1"]["host"]["listeners"] += [listening, {**listening, "port": 29182}]
+    findings = [one for one in rules.judge(plan, facts).findings if one.rule.startswith("PD-PORT-")]
+    assert [(one.rule, one.right, one.mend) for one in findings] == [("PD-PORT-004", right, mend)]
+
+
+def test_a_system_port_is_told_once_though_somebody_has_it() -> None:
+    assert told({"p1": {"proxy_port": 22}}) == {("PD-PORT-003", "p1")}
