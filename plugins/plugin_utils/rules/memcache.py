@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ...module_utils._sizing_gate import GIB
-from ..findings import ERROR, INFO, WARNING
+from ..findings import ERROR, INFO, WARNING, as_counted
 from ..memcache import HCOM_PROTOCOLS, HCOM_URL, LOCAL_FILE, META_FILE, MOST_RANKS, WORLD_SIZE, hcom_place
 from .context import UNKNOWN, Context, Engine, Missing, known, numbers, parse_size
 from .keys import unknown_keys
@@ -160,7 +160,7 @@ def not_loopback(ctx: Context) -> Iterator[Problem]:
     if found is None:
         return
     host, conf = found
-    remote = sorted({engine.host for engine in ctx.engines if engine.uses_memcache} - {host})
+    remote = sorted({engine.host for engine in ctx.engines if engine.uses_memcache} - {host}, key=as_counted)
     for key in ("ock.mmc.meta_service_url", "ock.mmc.meta_service.config_store_url"):
         name = host_of(conf.get(key))
         try:
@@ -288,7 +288,7 @@ def protocol(ctx: Context, engine: Engine) -> Iterator[Problem]:
         near = dict(unknown_keys([str(value)], PROTOCOLS)).get(str(value))
         yield Problem(f"protocol {value}", near or ", ".join(PROTOCOLS), "set memcache_protocol")
     elif value == "host_shm":
-        hosts = sorted({one.host for one in ctx.engines if one.uses_memcache})
+        hosts = sorted({one.host for one in ctx.engines if one.uses_memcache}, key=as_counted)
         yield Problem(
             f"protocol host_shm{f' over {len(hosts)} hosts: ' + ', '.join(hosts) if hosts[1:] else ''}",
             "device_sdma on A3 over HCCS",

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...module_utils._text import format_ranges
 from .. import connectors
-from ..findings import ERROR, INFO, WARNING
+from ..findings import ERROR, INFO, WARNING, as_counted
 from .context import Context, Engine, Missing, is_own
 from .registry import Problem, rule
 
@@ -175,7 +175,7 @@ def one_superpod(ctx: Context) -> Iterator[Problem]:
     """SfaRemoteD2H copies by SDMA over HCCS, which ends at the border of a SuperPod: decode could never read the KV."""
     hosts = {e.host for role in ("prefill", "decode") for e in ctx.of(role) if connectors.SFA in e.connectors}
     pods: dict[Any, list[str]] = {}
-    for host in sorted(hosts):
+    for host in sorted(hosts, key=as_counted):
         pods.setdefault(ctx.fact(host, "npu.superpod_id"), []).append(host)
     if len(pods) > 1:
         yield Problem(

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..findings import ERROR, INFO, WARNING
+from ..findings import ERROR, INFO, WARNING, as_counted
 from .context import Context, Engine
 from .registry import Problem, rule
 
@@ -186,7 +186,7 @@ def model_digest(ctx: Context) -> Iterator[Problem]:
     """
     seen: dict[str, list[str]] = {}
     contents: list[dict[str, Any]] = []
-    for host in sorted({engine.host for engine in ctx.engines}):
+    for host in sorted({engine.host for engine in ctx.engines}, key=as_counted):
         model = ctx.model(host)
         if model.get("digest"):
             seen.setdefault(str(model["digest"])[:12], []).append(host)
@@ -210,7 +210,7 @@ def driver_equal(ctx: Context) -> Iterator[Problem]:
     """Hosts of one cluster with different drivers fail in operators and collectives that work within each host."""
     for name in ("driver_version", "firmware_version"):
         seen: dict[str, list[str]] = {}
-        for host in sorted({engine.host for engine in ctx.engines}):
+        for host in sorted({engine.host for engine in ctx.engines}, key=as_counted):
             value = ctx.fact(host, "npu").get(name)
             if value:
                 seen.setdefault(str(value), []).append(host)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ...module_utils._text import format_ranges
 from .. import connectors
-from ..findings import ERROR, WARNING
+from ..findings import ERROR, WARNING, as_counted
 from .context import Context, Missing
 from .npu import chip_values, needs_roce
 from .registry import Problem, rule
@@ -39,7 +39,7 @@ def neighbours(ctx: Context, host: str, method: str) -> list[str]:
             talks = bool(mine) and any(connectors.SFA in engine.connectors for engine in readers)
         if talks:
             found |= {engine.host for engine in theirs}
-    return sorted(found - {host})
+    return sorted(found - {host}, key=as_counted)
 
 
 def addresses(ctx: Context, host: str, method: str) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .. import connectors
-from ..findings import ERROR, WARNING
+from ..findings import ERROR, WARNING, as_counted
 from ..ports import (
     EPHEMERAL,
     HCOM,
@@ -426,7 +426,7 @@ def mooncake_together(ctx: Context, host: str) -> Iterator[Problem]:
     """Instances that start together on one host can draw the same random port of Mooncake's band and one of them
     fails.
     """
-    instances = sorted({str(engine.data["instance"]) for engine in ctx.on(host) if engine.uses_mooncake})
+    instances = sorted({str(one.data["instance"]) for one in ctx.on(host) if one.uses_mooncake}, key=as_counted)
     if len(instances) > 1:
         yield Problem(
             f"{', '.join(instances)} draw ports from the same band",

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .. import connectors
-from ..findings import ERROR, INFO, WARNING
+from ..findings import ERROR, INFO, WARNING, as_counted
 from ..profiles import LAYERWISE
 from .context import Context, Engine, known
 from .nic import own_addresses
@@ -73,7 +73,7 @@ def not_loopback(ctx: Context) -> Iterator[Problem]:
         loopback = ipaddress.ip_address(address).is_loopback
     except ValueError:
         loopback = address == "localhost"
-    remote = sorted({engine.host for engine in ctx.of("decode")} - {proxy["host"]})
+    remote = sorted({engine.host for engine in ctx.of("decode")} - {proxy["host"]}, key=as_counted)
     if loopback and remote:
         yield Problem(
             f"address {address}, decode on {', '.join(remote)}",

@@ -252,3 +252,28 @@ def test_advice_moves_our_port_to_one_that_is_free(port: int, holder: dict[str, 
 
 def test_a_system_port_is_told_once_though_somebody_has_it() -> None:
     assert told({"p1": {"proxy_port": 22}}) == {("PD-PORT-003", "p1")}
+
+
+# ---- hosts in the order in which people count ----
+
+
+def test_hosts_stand_as_people_count() -> None:
+    """PD-MMC-006, PD-NPU-006 and -011, PD-PROXY-002, PD-PARITY-010: a2 before a10."""
+    groups = {"prefill": ["a1", "a10", "a2"], "decode": ["b10", "b2"], "proxy": ["a1"]}
+    hosts = [*groups["prefill"], *groups["decode"]]
+    stated = {**CLUSTERS["sparse"][1], "memcache_dram_size": "10G", "proxy_address": "127.0.0.1", "pd_nic": "eth0"}
+    inventory = {host: {**stated, "pd_address": f"192.0.2.{number}"} for number, host in enumerate(hosts, 1)}
+    plan = make_plan(inventory, groups)
+    seen = {
+        host: {
+            "npu": {"superpod_id": host[0], "driver_version": host[0]},
+            "hccn": {"pings": []},
+        }
+        for host in hosts
+    }
+    texts = {one.rule: one.found for one in rules.judge(plan, seen).findings if one.host in ("", "a1", "b2")}
+    assert "a1, a2, a10" in texts["PD-MMC-006"]
+    assert "b2, b10" in texts["PD-PROXY-002"]
+    assert "a1, a2, a10" in texts["PD-NPU-006"] and "b2, b10" in texts["PD-NPU-006"]
+    assert "a1, a2, a10" in texts["PD-PARITY-010"]
+    assert "of a1, a2, a10 did not ping" in texts["PD-NPU-011"]
