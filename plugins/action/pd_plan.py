@@ -20,6 +20,7 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import (
     report_json,
     rules,
 )
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.facts import well_formed
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.findings import ERROR, Finding
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.planner import plan
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import (
@@ -55,7 +56,7 @@ class ActionModule(ActionBase):
             },
         )
         task_vars = task_vars or {}
-        facts = _plain(arguments["facts"])
+        facts = {host: well_formed(seen) for host, seen in _plain(arguments["facts"]).items()}
         groups = _plain(task_vars["groups"])
         made = plan(_inventory(task_vars["hostvars"], groups), groups, facts)
         if arguments["draft"]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...module_utils._nic_choice import FIT
 from ..facts import is_unknown
-from ..findings import ERROR, INFO, WARNING
+from ..findings import ERROR, INFO, WARNING, as_counted
 from .context import Context, Engine, Missing, known
 from .registry import Problem, rule
 
@@ -178,7 +178,7 @@ def peers_answer(ctx: Context, host: str) -> Iterator[Problem]:
             yield Problem(f"{other} ({address}): {way.get('reason') or 'no route'}", "a route", "mend the network")
             continue
         answers = {str(port): str(answer) for port, answer in (way.get("tcp") or {}).items()}
-        closed = sorted((port for port in answers if answers[port] not in ("ok", "refused")), key=int)
+        closed = sorted((port for port in answers if answers[port] not in ("ok", "refused")), key=as_counted)
         if closed:
             yield Problem(
                 f"{other} ({address}) does not answer on {', '.join(closed)}: {answers[closed[0]]}",

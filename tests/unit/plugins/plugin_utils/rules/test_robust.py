@@ -4,14 +4,18 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import _hccn, _host, _model, _nics, _npu
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import rules
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.facts import SHAPE, well_formed
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.findings import ERROR, NOT_CHECKED, Finding
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.planner import plan as make_plan
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.report_json import as_json
@@ -62,6 +66,80 @@ def test_a_missing_part_is_not_checked_and_never_a_crash(kind: str) -> None:
         damage(broken["d1"], path, None)
         found += [(path, crash) for crash in crashes(rules.judge(plan, broken).findings)]
     assert not found
+
+
+WRONG = ("x", 7, [None], {"a": None})
+
+
+def test_what_has_another_type_is_unknown_and_never_a_crash() -> None:
+    """Each fact in turn is what no probe gives; facts are looked at once, before planner and rules."""
+    plan, facts = cluster("sparse")
+    paths = [path for path in places(facts["d1"]) if set(path).isdisjoint(range(1, 99))]
+    found = []
+    for path in paths:
+        for wrong in WRONG:
+            _, broken = cluster("sparse")
+            damage(broken["d1"], path, wrong)
+            seen = {host: well_formed(each) for host, each in broken.items()}
+            found += [(path, wrong, crash) for crash in crashes(rules.judge(plan, seen).findings)]
+            make_plan({host: dict(V32) for host in seen}, ONE_PAIR, seen)
+    assert len(paths) > 100 and not found
+
+
+def test_what_has_another_type_is_told() -> None:
+    plan, facts = cluster("sparse")
+    facts["d1"]["host"]["memory"]["available_bytes"] = "1400 GiB"
+    facts["d1"]["host"]["ephemeral_ports"] = [32768]
+    facts["d1"]["host"]["listeners"] += [{"port": "ssh"}, 22]
+    seen = {host: well_formed(each) for host, each in facts.items()}
+    wrong = [f"host.{name} is nothing that a probe gives" for name in ("memory.available_bytes", "ephemeral_ports")]
+    assert {*wrong, *(f"host.listeners{part} is nothing that a probe gives" for part in ("", ".port"))} == set(
+        seen["d1"]["host"]["reasons"]
+    )
+    unchecked = {one.rule for one in rules.judge(plan, seen).findings if one.severity == NOT_CHECKED}
+    assert {"PD-MEM-001", "PD-PORT-005"} <= unchecked
+    assert len(seen["d1"]["host"]["listeners"]) == len(facts["d1"]["host"]["listeners"]) - 1
+
+
+@pytest.mark.parametrize("kind", sorted(CLUSTERS))
+def test_what_probes_give_passes_as_it_is(kind: str) -> None:
+    facts = cluster(kind)[1]
+    for seen in facts.values():
+        seen["host"]["firewall"]["nft_input"] = [{"family": "inet", "table": "t", "name": "in", "policy": "drop"}]
+    empty = {"npu": _npu.empty(), "nic": _nics.empty(), "hccn": _hccn.empty(), "host": _host.empty()}
+    for seen in (
+        *facts.values(),
+        {"schema": 1, **empty, "model": {"/m": _model.empty("timed out")}},
+        {"unreachable": "x"},
+    ):
+        assert well_formed(seen) == seen
+
+
+@pytest.mark.parametrize("face", ["npu", "nic", "hccn", "host", "model"])
+def test_shapes_are_those_that_the_modules_document(face: str) -> None:
+    module = importlib.import_module(f"ansible_collections.vllm_ascend.pd_serving.plugins.modules.{face}_info")
+    documented = yaml.safe_load(module.RETURN)[face]
+    shape = SHAPE[face]
+    if face == "model":  # by path
+        shape = shape["*"]
+    assert not list(contradictions(shape, documented, face))
+
+
+def contradictions(shape: Any, documented: dict[str, Any], where: str) -> Iterator[str]:
+    """Where a shape is not the type that the documentation of a module names."""
+    kind, contains = documented.get("type"), documented.get("contains") or {}
+    if isinstance(shape, dict):
+        if kind != "dict":
+            yield f"{where}: {kind}"
+        for key, inner in shape.items() if contains else ():
+            if key != "*":
+                yield from contradictions(inner, contains[key], f"{where}.{key}")
+    elif isinstance(shape, (list, tuple)):
+        if kind != "list":
+            yield f"{where}: {kind}"
+        yield from contradictions(shape[0], {"type": documented.get("elements"), "contains": contains}, f"{where}[]")
+    elif kind not in (None, shape.__name__):  # of a list of lists the inner type has no place in a documentation
+        yield f"{where}: {kind}"
 
 
 @pytest.mark.parametrize("kind", sorted(CLUSTERS))
