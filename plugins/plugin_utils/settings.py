@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.findings im
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.plan_rules import PLAN_RULES
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.profiles import Profile
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import (
+    BOUNDED_OF_ROLES,
     BUILT,
     FROM_PROFILE,
     OWN_PREFIXES,
@@ -86,7 +88,8 @@ class Settings:
         key = (host, name)
         if key not in self._checked:
             raw = self._inventory.get(host, {}).get(name)
-            self._checked[key] = raw if raw is None else self._typed(name, raw, host)
+            unset = raw is None or (raw == "" and VARIABLES[name].default is None)
+            self._checked[key] = None if unset else self._typed(VARIABLES[name], raw, host)
         return self._checked[key]
 
     def mentions(self, name: str) -> bool:
@@ -160,6 +163,10 @@ class Settings:
             for name in self._inventory.get(host, {}):
                 if name in VARIABLES and not name.startswith(others):
                     self._own(host, name)
+            for variable in BOUNDED_OF_ROLES:
+                raw = self._inventory.get(host, {}).get(variable.name)
+                if raw is not None:
+                    self._typed(variable, raw, host)
 
     def check_names(self) -> None:
         """Report variables that look like ours but are not. Under a prefix that others use too it is a warning, unless
@@ -181,13 +188,13 @@ class Settings:
                     severity=severity,
                 )
 
-    def _typed(self, name: str, value: Any, host: str) -> Any:
+    def _typed(self, variable: Variable, value: Any, host: str) -> Any:
         """The value in its type; reported and ignored if it has another. Instead of a word that is none of its choices
         the nearest is taken, so that nothing is told that a mere typing error entails.
         """
-        variable = VARIABLES[name]
+        name = variable.name
         try:
-            typed = _convert(variable.type, value)
+            typed = _convert(variable, value)
         except ValueError as error:
             self._report.add(
                 "variable-type", f"{name} is {value!r}: {error}", _expected(variable), f"correct {name}", host
@@ -218,6 +225,7 @@ _TYPES = {
     "bool": "true or false",
     "int": "a whole number",
     "int_or_auto": "a whole number or auto",
+    "path": "a path from the root on",
     "dict": "a mapping, such as {name: value}",
     "list": "a list, such as [one, another]",
 }
@@ -226,8 +234,12 @@ _TYPES = {
 def _expected(variable: Variable) -> str:
     """What can be written instead of a value of the wrong type."""
     text = _TYPES.get(variable.type, "a word")
+    if variable.example[1]:
+        text = f"such as {variable.example[1]}"
     if variable.unit:
         text += f" of {variable.unit}"
+    if variable.least:
+        text += f" from {variable.least} on"
     if variable.default is FROM_PROFILE:
         return f"{text} (default: the profile's)"
     return f"{text} (default: {str(variable.default).lower()})" if variable.default not in (None, {}, []) else text
@@ -236,8 +248,9 @@ def _expected(variable: Variable) -> str:
 _BOOLEANS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 
-def _convert(kind: str, value: Any) -> Any:
+def _convert(variable: Variable, value: Any) -> Any:
     """A value as YAML, ``-e`` or Jinja gave it, in the variable's type."""
+    kind = variable.type
     if kind == "bool":
         if isinstance(value, bool):
             return value
@@ -251,8 +264,8 @@ def _convert(kind: str, value: Any) -> Any:
             raise ValueError("not a whole number" + (" and not auto" if kind == "int_or_auto" else ""))
         if len(str(value)) > 18:
             raise ValueError("larger than anything it could mean")
-        if int(value) < 0:
-            raise ValueError("negative")
+        if int(value) < variable.least:
+            raise ValueError("negative" if int(value) < 0 else f"less than {variable.least}")
         return int(value)
     if kind == "dict":
         if not isinstance(value, Mapping):
@@ -264,6 +277,12 @@ def _convert(kind: str, value: Any) -> Any:
         return list(value)
     if isinstance(value, (Mapping, list)):
         raise ValueError("not a word")
+    if not str(value).strip():
+        raise ValueError("empty")
+    if kind == "path" and not variable.relative and not str(value).startswith("/"):
+        raise ValueError("not a path from the root on")
+    if variable.example[0] and not re.fullmatch(variable.example[0], str(value)):
+        raise ValueError("not written so")
     return str(value)
 
 

@@ -34,6 +34,9 @@ class Variable:
     scope: str = CLUSTER
     unit: str = ""
     choices: tuple[str, ...] = ()
+    least: int = 0  # of numbers
+    relative: bool = False  # of paths: need not begin at the root
+    example: tuple[str, str] = ("", "")  # of words: how they are written, as a regular expression, and one that is
 
 
 #: Sections of the documentation, in its order.
@@ -58,7 +61,9 @@ SECTIONS: tuple[tuple[str, tuple[Variable, ...]], ...] = (
             Variable(
                 "pd_groups", "dict", "role -> inventory group", {r: r for r in ("prefill", "decode", "proxy", "engine")}
             ),
-            Variable("pd_model_path", "path", "model folder on the hosts, mounted at the same path; required"),
+            Variable(
+                "pd_model_path", "path", "model folder on the hosts, mounted at the same path; required", relative=True
+            ),
             Variable(
                 "pd_model_mount",
                 "path",
@@ -88,6 +93,7 @@ SECTIONS: tuple[tuple[str, tuple[Variable, ...]], ...] = (
                 "path",
                 "image archive on the controller, for `pd_image_source: archive`; a relative path is looked for beside "
                 "the playbook, as `copy` does",
+                relative=True,
             ),
             Variable("pd_build", "bool", "build the layers on the base image; false: serve it as it is", FROM_PROFILE),
             Variable(
@@ -104,6 +110,7 @@ SECTIONS: tuple[tuple[str, tuple[Variable, ...]], ...] = (
                 "room that the image with its built layers takes; PD-HOST-004 and PD-HOST-011 look for it on the disks",
                 20,
                 unit="GiB",
+                least=1,
             ),
             Variable(
                 "pd_sources_dir",
@@ -303,6 +310,7 @@ SECTIONS: tuple[tuple[str, tuple[Variable, ...]], ...] = (
                 "auto",
                 HOST,
                 "bytes",
+                least=1,
             ),
             Variable(
                 "pd_dram_gate",
@@ -328,16 +336,29 @@ SECTIONS: tuple[tuple[str, tuple[Variable, ...]], ...] = (
             Variable("pd_container_privileged", "bool", "privileged engine containers", FROM_PROFILE),
             Variable("pd_extra_mounts", "list", "further bind mounts, `source:target[:ro]`", [], HOST),
             Variable("pd_mount_sbin", "bool", "mount /usr/local/sbin over the container's, as guide 1 does", False),
-            Variable("pd_restart_retries", "int", "restarts of a container that failed before it stays down", 3),
-            Variable("pd_log_max_size", "str", "size at which a container log is rotated", "100m"),
-            Variable("pd_log_max_files", "int", "rotated logs kept", 5),
-            Variable("pd_ready_timeout_s", "int", "from start of an engine until it answers", 3600, unit="s"),
-            Variable("pd_verify_timeout_s", "int", "for each completion of the verification", 300, unit="s"),
+            Variable(
+                "pd_restart_retries",
+                "int",
+                "restarts of a container that failed before it stays down (Docker takes 0 as: without end)",
+                3,
+                least=1,
+            ),
+            Variable(
+                "pd_log_max_size",
+                "str",
+                "size at which a container log is rotated, with `k`, `m` or `g`",
+                "100m",
+                example=(r"[1-9]\d*[kmg]?", "100m"),
+            ),
+            Variable("pd_log_max_files", "int", "rotated logs kept", 5, least=1),
+            Variable("pd_ready_timeout_s", "int", "from start of an engine until it answers", 3600, unit="s", least=1),
+            Variable("pd_verify_timeout_s", "int", "for each completion of the verification", 300, unit="s", least=1),
             Variable("pd_stop_grace_s", "int", "between SIGTERM and SIGKILL", 120, unit="s"),
             Variable(
                 "pd_expected_concurrency",
                 "int",
                 "requests that clients will have open at once; a rule compares it with what decode serves at once",
+                least=1,
             ),
             Variable("pd_waived_rules", "dict", "rule id -> reason", {}),
         ),
@@ -367,6 +388,15 @@ BUILT = (
 OF_ROLES = (*BUILT, "container_transfer_dir")
 #: Default of ``container_transfer_dir``.
 TRANSFER_DIR = "/var/lib/vllm-ascend-pd"
+#: Numbers and folders among the roles' own variables: an argument spec knows no bounds.
+BOUNDED_OF_ROLES = (
+    Variable("container_build_timeout_s", "int", "", 7200, HOST, "s", least=1),
+    Variable("container_keep_builds", "int", "", 2, HOST),
+    Variable("container_transfer_dir", "path", "", TRANSFER_DIR, HOST),
+    Variable("proxy_drain_timeout_s", "int", "", 600, HOST, "s"),
+    Variable("wire_test_size_bytes", "int", "", 4194304, HOST, "bytes", least=1),
+    Variable("wire_test_timeout_s", "int", "", 120, HOST, "s", least=1),
+)
 
 #: All that the roles which are set up by variables have in their own defaults: not the planner's, but known.
 ROLE_DEFAULTS = (

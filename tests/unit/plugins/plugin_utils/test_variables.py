@@ -8,16 +8,20 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import (
+    BOUNDED_OF_ROLES,
     BUILT,
     ROLE_DEFAULTS,
     SHARED_PREFIXES,
     VARIABLES,
+    Variable,
     unknown_names,
 )
+from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.clusters import aggregated, planned
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -106,3 +110,54 @@ def test_what_roles_register_is_not_taken_for_a_typing_error() -> None:
     names = set(re.findall(r"^\s*(?:register: )?(\w+)(?::.*)?$", text, re.MULTILINE))
     assert len(names) > 200
     assert [name for name in unknown_names(names) if not name[0].startswith(("pd_", "prefill_", "decode_"))] == []
+
+
+# ---- bounds ----
+
+
+def impossible() -> list[tuple[str, Any]]:
+    """For every variable of a kind that has bounds what lies beyond them."""
+    found: list[tuple[str, Any]] = []
+    for variable in (*VARIABLES.values(), *BOUNDED_OF_ROLES):
+        if variable.type in ("int", "int_or_auto"):
+            found += [(variable.name, number) for number in {-1, variable.least - 1}]
+        elif variable.type == "path" and not variable.relative:
+            found += [(variable.name, "relative/folder")]
+        if variable.type in ("str", "path") and variable.default is not None and not variable.choices:
+            found += [(variable.name, empty) for empty in ("", " ")]
+    return [*found, ("pd_log_max_size", "0"), ("pd_log_max_size", "10x"), ("pd_log_max_size", "-1m")]
+
+
+def told(name: str, value: Any) -> list[dict[str, Any]]:
+    plan = aggregated if name.startswith("engine_") else planned
+    return [one for one in plan(**{name: value})["findings"] if one["rule"] == "variable-type"]
+
+
+@pytest.mark.parametrize(("name", "value"), impossible(), ids=str)
+def test_what_a_variable_cannot_mean_is_told(name: str, value: Any) -> None:
+    findings = told(name, value)
+    assert [one["mend"] for one in findings] == [f"correct {name}"]
+    assert findings[0]["found"].startswith(f"{name} is {value!r}: ")
+
+
+def test_the_sweep_is_of_all_variables_of_a_kind() -> None:
+    assert {"pd_log_dir", "pd_base_dir", "pd_image_size", "pd_log_max_files", "container_transfer_dir"} < {
+        name for name, _value in impossible()
+    }
+    assert len(impossible()) > 60
+
+
+@pytest.mark.parametrize("variable", [*VARIABLES.values(), *BOUNDED_OF_ROLES], ids=lambda one: one.name)
+def test_the_default_and_the_least_are_no_mistake(variable: Variable) -> None:
+    values = [variable.default] if isinstance(variable.default, (int, str)) else []
+    values += [variable.least] if variable.type == "int" else []
+    values = [value for value in values if not str(value).startswith("(")]
+    assert [told(variable.name, value) for value in values] == [[] for _value in values]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name for name, one in VARIABLES.items() if one.type in ("str", "path") and one.default is None],
+)
+def test_an_empty_text_leaves_to_be_derived_what_is_derived(name: str) -> None:
+    assert planned(**{name: ""}) == planned(**{name: None})
