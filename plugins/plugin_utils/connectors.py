@@ -177,6 +177,25 @@ def misshapen(config: Mapping[str, Any]) -> Iterator[str]:
             yield f"connectors holds {child!r}"
 
 
+def well_shaped(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A user's configuration without what is misshapen, and a MultiConnector only with what it consists of."""
+    result = dict(config)
+    if not any(misshapen(config)):
+        return result
+    extra = result.pop("kv_connector_extra_config")
+    children = extra.get("connectors") if isinstance(extra, Mapping) else None
+    if result.get("kv_connector") == MULTI and not isinstance(children, list):
+        return {}
+    if isinstance(extra, Mapping):
+        kept = {key: value for key, value in extra.items() if key not in ("prefill", "decode", "connectors")}
+        kept |= {side: extra[side] for side in ("prefill", "decode") if isinstance(extra.get(side), Mapping)}
+        whole = [well_shaped(child) for child in children or () if isinstance(child, Mapping)]
+        if whole:
+            kept["connectors"] = whole
+        result["kv_connector_extra_config"] = kept
+    return result
+
+
 def owned_fields(config: Mapping[str, Any], connector: str | None, sized: bool) -> list[str]:
     """Fields in a user's configuration that are derived, with their path.
 

@@ -238,8 +238,7 @@ def _kv_settings(draft: Draft, role: str, host: str) -> dict[str, Any]:
             f"correct {variable}",
             host,
         )
-    if misshapen:
-        return dict(below)
+    stated = [(variable, connectors.well_shaped(layer)) for variable, layer in stated]
     merged = merge(below, *(layer for _variable, layer in stated))  # a null removes what lies below
     connector = merged.get("kv_connector")
     for variable, layer in stated if draft.profile.name != "custom" else ():

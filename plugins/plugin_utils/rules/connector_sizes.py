@@ -11,10 +11,18 @@ from .. import connectors as kinds
 from ..findings import ERROR, WARNING
 from ..sizes import whole
 from .connectors import MOONCAKE_P2P, extra_of, layerwise_store
-from .context import Context, Engine, NotLaidOut
+from .context import Context, Engine, Missing, NotLaidOut
 from .registry import Problem, rule
 
 SIDES = ("prefill", "decode")
+
+
+def told_of_heads(ctx: Context, engine: Engine) -> bool:
+    """Whether PD-MODEL-009 refuses this tensor parallel size: with another the comparison is another."""
+    try:
+        return ctx.heads_left(engine)
+    except Missing:
+        return False
 
 
 @rule(
@@ -33,7 +41,7 @@ def tensor_ratio(ctx: Context) -> Iterator[Problem]:
     """
     for prefill, decode in ctx.pairs:
         shared = prefill.connectors & decode.connectors & {kinds.SFA, *MOONCAKE_P2P}
-        if not shared:
+        if not shared or any(told_of_heads(ctx, side) for side in (prefill, decode)):
             continue
         multiple = kinds.SFA in shared
         if prefill.tp > decode.tp and prefill.tp % decode.tp and not multiple:
@@ -59,7 +67,7 @@ def sizes_true(ctx: Context, engine: Engine) -> Iterator[Problem]:
 
     Its own side's sizes are those of the engine's instance, the other side's those of any instance there.
     """
-    if not all(ctx.of(name) for name in SIDES):
+    if not all(ctx.of(name) for name in SIDES) or ctx.told("kv-transfer-shape"):
         return
     sides = {name: [one for one in ctx.of(name) if one.laid_out] for name in SIDES}
     if not engine.laid_out or not all(sides.values()):

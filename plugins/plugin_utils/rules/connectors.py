@@ -177,6 +177,8 @@ def transfer_keys(ctx: Context, engine: Engine) -> Iterator[Problem]:
 )
 def transfer_backend(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """transfer_backend must be present and memfabric: left out it is a ValueError, anything else a RuntimeError."""
+    if ctx.told("kv-transfer-shape"):
+        return  # it may be in what was left out
     for part in engine.parts:
         if part.get("kv_connector") == kinds.SFA and extra_of(part).get("transfer_backend") != "memfabric":
             found = extra_of(part).get("transfer_backend") or "left out"
@@ -414,7 +416,10 @@ def kv_port(ctx: Context, engine: Engine) -> Iterator[Problem]:
         for part in engine.parts:
             name = str(part.get("kv_connector"))
             if (name == kinds.SFA or name in MOONCAKE_P2P) and part.get("kv_port") is None:
-                yield Problem(f"{name} without kv_port", "a kv_port", f"set {engine.role}_kv_port")
+                where = f"{engine.role}_kv_port"
+                if ctx.profile == "custom":  # the plan fills in none there
+                    where = f"kv_port in {engine.stated_in('kv-transfer-config', default='pd_kv_transfer_config')}"
+                yield Problem(f"{name} without kv_port", "a kv_port", f"set {where}")
 
 
 @rule(
@@ -484,6 +489,8 @@ def recompute_scheduler(ctx: Context, engine: Engine) -> Iterator[Problem]:
 )
 def same_connector(ctx: Context) -> Iterator[Problem]:
     """Prefill and decode must have a transfer connector in common, or no KV ever arrives and requests hang."""
+    if ctx.told("kv-transfer-shape"):
+        return  # what is left out of a configuration may be the connector
     if ctx.of("prefill") and not any(one.connectors for one in ctx.heads):
         yield Problem(
             "neither prefill nor decode has a KV connector",

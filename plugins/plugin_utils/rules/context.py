@@ -404,6 +404,10 @@ class Context:
             result.setdefault(str(port["host"]), []).append(port)
         return result
 
+    def told(self, rule: str) -> bool:
+        """Whether the planner itself has found this."""
+        return any(one["rule"] == rule for one in self.plan.get("findings") or [])
+
     def address(self, host: str) -> str:
         return str(known((self.hosts.get(host) or {}).get("address"), f"serving address of {host}"))
 
@@ -518,6 +522,10 @@ class Context:
         return next(
             (name for name in ("index_topk", "index_head_dim", "kv_lora_rank") if not number(config, name)), None
         )
+
+    def heads_left(self, engine: Engine) -> bool:
+        """Whether the attention heads cannot be split among the engine's tensor parallel ranks (PD-MODEL-009)."""
+        return bool(number(self.model_config(engine.host), "num_attention_heads") % engine.tp)
 
     # ---- sizes ----
 

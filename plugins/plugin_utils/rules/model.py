@@ -175,8 +175,8 @@ def mounted(ctx: Context, engine: Engine) -> Iterator[Problem]:
 )
 def heads(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """The number of attention heads must be a multiple of the tensor parallel size."""
-    count = number(ctx.model_config(engine.host), "num_attention_heads")
-    if count % engine.tp:
+    if ctx.heads_left(engine):
+        count = number(ctx.model_config(engine.host), "num_attention_heads")
         yield Problem(f"{count} heads, TP {engine.tp}", f"TP that divides {count}", f"set {engine.role}_parallel")
 
 

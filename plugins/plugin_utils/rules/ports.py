@@ -439,7 +439,7 @@ def mooncake_together(ctx: Context, host: str) -> Iterator[Problem]:
 def has_ports(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """A port that is bound but not in the plan's table is checked by nobody: HTTP, and one KV port for each rank.
 
-    What lies beyond 65535 is no port, and told as port-range.
+    What lies beyond 65535 is no port, and told as port-range; a kv_port that is missing is PD-CONN-015's.
     """
     owned = [port for port in ctx.ports_on(engine.host) if port["owner"] == engine.name]
 
@@ -452,8 +452,6 @@ def has_ports(ctx: Context, engine: Engine) -> Iterator[Problem]:
             yield Problem(f"HTTP port {port} of {engine.name} is not in the port table", "listed", REPORT)
     if engine.transfer and connectors.needs_kv_ports(engine.transfer, engine.role):
         bases = [int(part["kv_port"]) for part in engine.parts if part.get("kv_port") is not None]
-        if not bases:
-            yield Problem(f"{engine.name} has no kv_port", "a kv_port", f"set {engine.role}_kv_port")
         for base in (one for one in bases if one <= LAST_PORT):
             transfer = [port for port in owned if str(port["purpose"]).startswith(KV_CONTROL)]
             # an external rank starts at base + rank x tensor parallel size, so at or above the base

@@ -277,3 +277,48 @@ def test_hosts_stand_as_people_count() -> None:
     assert "a1, a2, a10" in texts["PD-NPU-006"] and "b2, b10" in texts["PD-NPU-006"]
     assert "a1, a2, a10" in texts["PD-PARITY-010"]
     assert "of a1, a2, a10 did not ping" in texts["PD-NPU-011"]
+
+
+# ---- one cause, one finding ----
+
+EXTRA = "kv_connector_extra_config"
+POLICY = {"kv_load_failure_policy": "retry"}  # another mistake, PD-CONN-025
+BY_HAND = {"kv_connector": "MooncakeConnectorV1", "kv_port": 36000, **POLICY}
+WITHOUT_CONNECTORS = {"kv_connector": "MultiConnector", EXTRA: {"connectors": "[]"}}
+SHAPE, CHOICE = ("kv-transfer-shape", ""), {("PD-CONN-025", "d1"), ("PD-CONN-025", "p1")}
+
+
+@pytest.mark.parametrize(
+    ("profile", "stated", "wanted"),
+    [
+        ("mooncake", {EXTRA: "{}", **POLICY}, {SHAPE, *CHOICE}),
+        ("mooncake", {EXTRA: {"prefill": 2, "connectors": ["x"]}, **POLICY}, {SHAPE, *CHOICE}),
+        ("mooncake", WITHOUT_CONNECTORS, {SHAPE}),
+        ("custom", {**BY_HAND, EXTRA: "{}"}, {SHAPE, *CHOICE}),
+        ("custom", {**BY_HAND, EXTRA: {"prefill": 2}}, {SHAPE, *CHOICE}),
+        ("custom", WITHOUT_CONNECTORS, {SHAPE}),
+    ],
+)
+def test_a_misshapen_part_of_a_connector_hides_and_entails_nothing(
+    profile: str, stated: dict[str, Any], wanted: set[tuple[str, str]]
+) -> None:
+    everywhere = {"pd_profile": profile, "pd_kv_transfer_config": stated}
+    assert told({"cluster": "mooncake", "all": everywhere}) == wanted
+
+
+@pytest.mark.parametrize("kind", ["mooncake", "layerwise", "sparse"])
+@pytest.mark.parametrize("role", ["prefill", "decode"])
+def test_a_tensor_parallel_size_that_splits_no_heads_is_not_compared(kind: str, role: str) -> None:
+    host = role[0] + "1"
+    found = told({"cluster": kind, host: {f"{role}_parallel": {"tensor_parallel_size": 3}}})
+    assert ("PD-MODEL-009", host) in found
+    assert {rule for rule, _host in found} <= {"PD-MODEL-009", "PD-MEM-002"}  # the weights on three chips
+
+
+def test_a_missing_kv_port_is_told_once_and_where_it_belongs() -> None:
+    stated = {**BY_HAND, "kv_port": None, "kv_load_failure_policy": "fail"}
+    everywhere = {"pd_profile": "custom", "pd_kv_transfer_config": stated}
+    findings = [one for one in judged({"cluster": "mooncake", "all": everywhere}).findings if "kv_port" in one.found]
+    assert {(one.rule, one.host, one.mend) for one in findings} == {
+        ("PD-CONN-015", host, "set kv_port in pd_kv_transfer_config") for host in ("d1", "p1")
+    }
