@@ -198,7 +198,8 @@ def test_the_table_is_as_wide_as_the_terminal(tmp_path: Path, columns: str) -> N
 
 
 def test_a_report_that_cannot_be_made_ends_nothing(tmp_path: Path) -> None:
-    """Whatever hosts say: the findings stand, and the want of a page is told."""
+    """The findings stand, and the want of a page is told."""
+    (tmp_path / "no_folder").write_text("")
     playbook = own_playbook(
         tmp_path,
         """---
@@ -212,9 +213,9 @@ def test_a_report_that_cannot_be_made_ends_nothing(tmp_path: Path) -> None:
       run_once: true
 """,
     )
-    run = run_playbook(tmp_path, playbook, INVENTORY, "-e", f"folder={tmp_path}/reports")
+    run = run_playbook(tmp_path, playbook, INVENTORY, "-e", f"folder={tmp_path}/no_folder")
     assert run.returncode == 0, run.stdout + run.stderr
-    assert "The report was not written: TypeError" in run.stdout + run.stderr and "PD-HOST-001" in run.stdout
+    assert "The report was not written: " in run.stdout + run.stderr and "PD-HOST-001" in run.stdout
 
 
 def test_explain_needs_no_inventory(tmp_path: Path) -> None:
