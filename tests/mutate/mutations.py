@@ -315,4 +315,40 @@ MUTATIONS = (
         "0",
         f"{PLANNING}/test_report.py::test_overfull_host_is_shown_as_such",
     ),
+    # ---- all at once, and once ----
+    Mutation(
+        "an-instance-that-does-not-fit-is-left-out",
+        f"{UTILS}/cluster.py",
+        "        instances.append(instance)\n",
+        "        instances += [instance] * instance.laid_out\n",
+        f"{PLANNING}/rules/test_all_at_once.py::test_a_broken_layout_hides_nothing_and_entails_nothing",
+    ),
+    Mutation(
+        "sizes-of-a-stand-in-are-believed",
+        f"{UTILS}/rules/context.py",
+        "        if not self.laid_out:\n",
+        "        if False:\n",
+        f"{PLANNING}/rules/test_all_at_once.py::test_sizes_without_a_layout_are_not_guessed",
+    ),
+    Mutation(
+        "the-first-host-of-an-instance-speaks-for-all",
+        f"{UTILS}/rules/context.py",
+        '"service": self.carriers',
+        '"service": self.heads',
+        f"{PLANNING}/rules/test_all_at_once.py::test_a_wrong_option_of_a_following_host_is_told",
+    ),
+    Mutation(
+        "facts-of-any-type-are-let-in",
+        f"{UTILS}/facts.py",
+        "type(value) is shape or",
+        "isinstance(shape, type) or",
+        f"{PLANNING}/rules/test_robust.py::test_what_has_another_type_is_told",
+    ),
+    Mutation(
+        "a-port-that-somebody-has-is-called-free",
+        f"{UTILS}/rules/ports.py",
+        "first <= place + width and place <= last",
+        "first > last",
+        f"{PLANNING}/rules/test_all_at_once.py::test_advice_moves_our_port_to_one_that_is_free",
+    ),
 )

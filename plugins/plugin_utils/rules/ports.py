@@ -183,9 +183,10 @@ def within_range(ctx: Context, host: str) -> Iterator[Problem]:
     for port in ctx.ports_on(host):
         if int(port["first"]) < 1024 or int(port["last"]) > LAST_PORT:
             width = int(port["last"]) - int(port["first"])
+            place = free_port(ctx, host, port, int(port["first"]) + 8000) if int(port["first"]) < 1024 else None
             yield Problem(
                 f"{text(port)} leaves 1024-{LAST_PORT}",
-                f"1024 to {LAST_PORT - width}",
+                f"1024 to {LAST_PORT - width}" + (f", such as {place}" if place else ""),
                 set_another(ctx, port),
             )
 
