@@ -40,6 +40,7 @@ class UserLayers:
         self._options: dict[tuple[str, str], dict[str, Any]] = {}
         self._stated: dict[tuple[str, str], dict[str, str]] = {}
         self._environment: dict[tuple[str, str], dict[str, Any]] = {}
+        self._stated_env: dict[tuple[str, str], dict[str, str]] = {}
 
     def _layers(self, kind: str, role: str, host: str, instance: str) -> list[tuple[str, Mapping[str, Any]]]:
         settings = self._draft.settings
@@ -70,9 +71,10 @@ class UserLayers:
         return self._options[instance, host]
 
     def stated_in(self, role: str, host: str, instance: str) -> dict[str, str]:
-        """Path of an option, or of a key in it -> the variable that states it."""
+        """Path of an option, of a key in it, or of ``env.NAME`` -> the variable that states it."""
         self.options(role, host, instance)
-        return self._stated[instance, host]
+        self.environment(role, host, instance)
+        return self._stated[instance, host] | self._stated_env[instance, host]
 
     def _check_options(self, layer: str, options: Mapping[str, Any], role: str, host: str) -> None:
         draft = self._draft
@@ -108,14 +110,17 @@ class UserLayers:
         if (instance, host) not in self._environment:
             merged = []
             removed: dict[str, Any] = {}
+            stated: list[tuple[str, Mapping[str, Any]]] = []
             for name, layer in self._layers("env", role, host, instance):
                 refused = environment.refusals(layer)
                 for variable, found, right in refused:
                     self._draft.report.add("environment", f"{name}: {found}", right, f"remove {variable}", host)
                 bad = {variable for variable, *_rest in refused}
                 merged.append({key: value for key, value in layer.items() if key not in bad})
+                stated.append((name, {"env": merged[-1]}))
                 removed |= dict.fromkeys(key for key, value in layer.items() if value is None)
             self._environment[instance, host] = {**removed, **merge(*merged)}
+            self._stated_env[instance, host] = stated_in(stated)
         return self._environment[instance, host]
 
 

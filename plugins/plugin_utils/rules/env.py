@@ -7,8 +7,9 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,11 @@ from ..environment import PATH_LIKE
 from ..findings import ERROR, INFO, WARNING
 from .context import Context, Engine
 from .registry import Problem, rule
+
+
+def stated_in(engine: Engine, name: str) -> str:
+    """The variable in which to mend an environment variable: where the user states it, else the role's."""
+    return engine.stated_in(f"env.{name}", default=f"{engine.role}_env")
 
 
 @rule(
@@ -54,7 +60,7 @@ def path_like(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-ENV-004",
     WARNING,
     "FLASHCOMM1 where it does not work",
-    per="instance",
+    per="service",
     source="guide 2, notes on parameters; vllm-ascend platform.py check_and_update_config",
 )
 def flashcomm(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -65,7 +71,7 @@ def flashcomm(ctx: Context, engine: Engine) -> Iterator[Problem]:
     (errors).
     """
     name, value = "VLLM_ASCEND_ENABLE_FLASHCOMM1", engine.env.get("VLLM_ASCEND_ENABLE_FLASHCOMM1", "0")
-    mend = f"remove it from {engine.role}_env"
+    mend = f"remove it from {stated_in(engine, name)}"
     if "enable_flashcomm1" in engine.additional:
         name, value = "enable_flashcomm1", engine.additional["enable_flashcomm1"]
         mend = f"remove it from {engine.place('additional-config', name)}"
@@ -89,15 +95,16 @@ def flashcomm(ctx: Context, engine: Engine) -> Iterator[Problem]:
     "PD-ENV-005",
     INFO,
     "prefill keeps KV for long after decode failed",
-    per="instance",
+    per="service",
     source="vllm-ascend #13240, #12432",
 )
 def abort_timeout(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """VLLM_MOONCAKE_ABORT_REQUEST_TIMEOUT frees it; upstream's tests set 480 s. The older VLLM_NIXL_… was 300000."""
     if not engine.uses_mooncake or engine.role != "prefill":
         return
-    value = engine.env.get("VLLM_MOONCAKE_ABORT_REQUEST_TIMEOUT", engine.env.get("VLLM_NIXL_ABORT_REQUEST_TIMEOUT"))
-    if value is None or int(float(value)) > 3600:
+    names = ("VLLM_MOONCAKE_ABORT_REQUEST_TIMEOUT", "VLLM_NIXL_ABORT_REQUEST_TIMEOUT")
+    value = next((str(engine.env[name]) for name in names if name in engine.env), None)
+    if value is None or (value.isdecimal() and int(value) > 3600):  # of what is no number PD-ENV-014 tells
         yield Problem(f"abort timeout {value or 'unset'}", "480", "VLLM_MOONCAKE_ABORT_REQUEST_TIMEOUT in prefill_env")
 
 
@@ -123,7 +130,7 @@ def gather_alone(ctx: Context, engine: Engine) -> Iterator[Problem]:
         yield Problem(f"{', '.join(names)} on prefill", "decode only", "move them to decode_env")
     elif [name for name in names if name != GATHER] and not on:
         asked = ctx.settings.get("pd_small_packet_gather")
-        mend = f"remove {GATHER} from {engine.role}_env" if asked else "pd_small_packet_gather: true"
+        mend = f"remove {GATHER} from {stated_in(engine, GATHER)}" if asked else "pd_small_packet_gather: true"
         yield Problem(f"{', '.join(names)}, gather off", "all or none", mend)
 
 
@@ -138,36 +145,52 @@ def unusual(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """HCCL_BUFFSIZE is MiB per communicator, twice, on every chip: 400 and 768 are usual, thousands eat the HBM."""
     value: Any = engine.env.get("HCCL_BUFFSIZE")
     if value is not None and str(value).isdigit() and int(value) > 2048:
-        yield Problem(f"HCCL_BUFFSIZE {value} MiB", "200 to 2048", f"lower it in {engine.role}_env")
+        yield Problem(f"HCCL_BUFFSIZE {value} MiB", "200 to 2048", f"lower it in {stated_in(engine, 'HCCL_BUFFSIZE')}")
 
 
-#: Variables that vLLM and vllm-ascend read with int().
-WHOLE = (
-    *("VLLM_ENGINE_READY_TIMEOUT_S", "VLLM_ENGINE_ITERATION_TIMEOUT_S", "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS"),
-    *("VLLM_WORKER_SHUTDOWN_TIMEOUT_SECONDS", "VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "VLLM_MOONCAKE_ABORT_REQUEST_TIMEOUT"),
-    *("VLLM_ASCEND_ENABLE_FLASHCOMM1", "VLLM_ASCEND_ENABLE_MLAPO", "VLLM_ASCEND_MLA_FIA_SPLIT"),
-    *("VLLM_ASCEND_ENABLE_NZ", "VLLM_ASCEND_ENABLE_FUSED_MC2", "VLLM_ASCEND_BALANCE_SCHEDULING"),
-    *("HCCL_RDMA_TIMEOUT", "HCCL_RDMA_RETRY_CNT"),
-)
+#: Variables that are read as whole numbers, the first ones with int() -> the least and the most that each takes.
+NUMBERS: Mapping[str, tuple[float, float]] = {
+    **dict.fromkeys(
+        (
+            *("VLLM_ENGINE_READY_TIMEOUT_S", "VLLM_ENGINE_ITERATION_TIMEOUT_S", "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS"),
+            *("VLLM_WORKER_SHUTDOWN_TIMEOUT_SECONDS", "VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "VLLM_RPC_TIMEOUT"),
+            *("VLLM_MOONCAKE_ABORT_REQUEST_TIMEOUT", "VLLM_NIXL_ABORT_REQUEST_TIMEOUT", "VLLM_USE_V1"),
+            *("VLLM_ASCEND_ENABLE_FLASHCOMM1", "VLLM_ASCEND_ENABLE_MLAPO", "VLLM_ASCEND_MLA_FIA_SPLIT"),
+            *("VLLM_ASCEND_ENABLE_NZ", "VLLM_ASCEND_ENABLE_FUSED_MC2", "VLLM_ASCEND_BALANCE_SCHEDULING"),
+            *("HCCL_RDMA_TIMEOUT", "HCCL_RDMA_RETRY_CNT"),
+        ),
+        (-inf, inf),
+    ),
+    "HCCL_BUFFSIZE": (1, inf),
+    "HCCL_CONNECT_TIMEOUT": (120, 7200),
+    "HCCL_EXEC_TIMEOUT": (0, 2**31 - 1),
+    "OMP_NUM_THREADS": (1, inf),
+    "TASK_QUEUE_ENABLE": (0, 2),
+}
 
 
 @rule(
     "PD-ENV-014",
     ERROR,
-    "a variable that is read as a number is none",
-    per="engine",
-    source="vllm/envs.py; vllm-ascend envs.py; Python, PYTHONHASHSEED",
+    "a variable that is read as a number is none that it takes",
+    per="service",
+    source="vllm/envs.py; vllm-ascend envs.py; CANN and torch_npu, environment variables; Python, PYTHONHASHSEED",
 )
 def whole_numbers(ctx: Context, engine: Engine) -> Iterator[Problem]:
-    """int() of anything else ends the engine at start: switches among these are 0 or 1, not true.
+    """int() of anything else ends the engine at start: switches among these are 0 or 1, not true. HCCL refuses values
+    out of its bounds; torch_npu takes TASK_QUEUE_ENABLE=true for 0.
 
     Python itself starts with a PYTHONHASHSEED from 0 to 4294967295 (or random, see PD-PARITY-008).
     """
-    for name in WHOLE:
+    for name, (least, most) in NUMBERS.items():
         value = engine.env.get(name)
-        if value is not None and not re.fullmatch(r"\s*[+-]?[0-9]+\s*", str(value)):
-            right = {"true": "1", "false": "0"}.get(str(value).lower(), "a whole number")
-            yield Problem(f"{name}={value}", right, f"correct it in {engine.role}_env, or where else it is set")
+        if value is None:
+            continue
+        number = int(str(value)) if re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", str(value)) else None
+        if number is None or not least <= number <= most:
+            bounds = "" if least == -inf else f" from {least}" + (" on" if most == inf else f" to {most}")
+            right = {"true": "1", "false": "0"}.get(str(value).lower(), f"a whole number{bounds}")
+            yield Problem(f"{name}={value}", right, f"correct it in {stated_in(engine, name)}")
     seed = str(engine.env.get("PYTHONHASHSEED") or "random")
     if seed != "random" and not (re.fullmatch("[0-9]{1,10}", seed) and int(seed) < 2**32):
         yield Problem(f"PYTHONHASHSEED={seed}", "0", "set it in pd_env")
@@ -188,7 +211,7 @@ def names_read() -> frozenset[str]:
     "PD-ENV-016",
     WARNING,
     "a variable is called nearly like one that is read",
-    per="instance",
+    per="service",
     source="vllm/envs.py of the known releases, vllm-ascend, CANN, MemFabric; tools/environment_names",
 )
 def misspelt(ctx: Context, engine: Engine) -> Iterator[Problem]:
@@ -200,4 +223,4 @@ def misspelt(ctx: Context, engine: Engine) -> Iterator[Problem]:
     for name in sorted(set(engine.env) - known):
         near = difflib.get_close_matches(name.upper(), [one for one in known if one[0] == name[0].upper()], 1, NEARLY)
         if near:
-            yield Problem(f"{name}, which nothing known reads", near[0], f"rename it in {engine.role}_env")
+            yield Problem(f"{name}, which nothing known reads", near[0], f"rename it in {stated_in(engine, name)}")

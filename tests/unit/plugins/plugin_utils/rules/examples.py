@@ -1176,6 +1176,9 @@ MORE: dict[str, tuple[Example, ...]] = {
     "PD-ENV-014": (
         Example("sparse", env("decode", "VLLM_ENGINE_READY_TIMEOUT_S", "soon"), "d1", "=soon", "a whole number"),
         Example("sparse", env("decode", "PYTHONHASHSEED", "-1"), "d1", "PYTHONHASHSEED=-1", "0"),
+        Example("sparse", env("decode", "TASK_QUEUE_ENABLE", "true"), "d1", "TASK_QUEUE_ENABLE=true", "1"),
+        Example("sparse", env("decode", "HCCL_BUFFSIZE", "0"), "d1", "HCCL_BUFFSIZE=0", "a whole number from 1 on"),
+        Example("sparse", env("decode", "HCCL_CONNECT_TIMEOUT", "60"), "d1", "=60", "a whole number from 120 to 7200"),
     ),
     "PD-ARG-005": (
         Example("mooncake", extra("decode", "use_layerwise", "Yes"), "d1", "use_layerwise 'Yes'", "true, without"),
