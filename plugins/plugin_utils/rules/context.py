@@ -20,15 +20,13 @@ from ...module_utils._sizing_input import (
     SizingInput,
 )
 from ...module_utils._sizing_model import experts_of, longest_length, number, text_config
-from .. import connectors
+from .. import connectors, containers
 from ..memcache import LOCAL_FILE
 from ..sizes import fraction, is_auto, sizing_input, whole, wrong_numbers
 
 UNKNOWN = "<unknown"
 #: Facts that no working host shows empty.
 NEVER_EMPTY = ("nic.interfaces", "host.listeners", "host.ulimits")
-#: Prefix of our own containers' names: what they hold is ours to replace, not a clash.
-OWN_CONTAINER = "pd-"
 
 
 class Missing(Exception):
@@ -489,8 +487,16 @@ class Context:
         return [
             str(one["name"])
             for one in self.fact(host, "host.containers")
-            if is_own(one.get("name")) and one.get("state") == "running"
+            if self.is_own(host, one.get("name")) and one.get("state") == "running"
         ]
+
+    def is_own(self, host: str, container: Any) -> bool:
+        """Whether a container is one that this plan makes anew: what it holds is ours to replace, not a clash."""
+        return container in [(service.get("container") or {}).get("name") for service in self.services_on(host)]
+
+    def left_over(self, host: str, container: Any) -> bool:
+        """Whether a container is of a service that an earlier plan had here: nothing stops it any more."""
+        return str(container or "").startswith(containers.OWN) and not self.is_own(host, container)
 
     def generation(self, host: str) -> str:
         """``A3`` or ``A2``: as probed, else by the number of chips."""
@@ -632,10 +638,6 @@ def targets(engine: Engine) -> list[str]:
 def covers(paths: list[str], wanted: str) -> bool:
     """Whether one of the paths is the wanted one or a folder above it."""
     return any(wanted == path.rstrip("/") or wanted.startswith(path.rstrip("/") + "/") for path in paths)
-
-
-def is_own(container: Any) -> bool:
-    return str(container or "").startswith(OWN_CONTAINER)
 
 
 def parse_size(value: Any) -> int | None:

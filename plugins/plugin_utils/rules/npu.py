@@ -10,8 +10,8 @@ from typing import Any
 from ...module_utils._text import format_ranges
 from .. import connectors
 from ..findings import ERROR, INFO, WARNING, as_counted
-from .context import Context, Engine, Missing, is_own
-from .registry import Problem, rule
+from .context import Context, Engine, Missing
+from .registry import LEFT_OVER, Problem, remove, rule
 
 #: Firmware and driver hold about 3000 MiB of HBM on an idle A3 chip; more than this without a process is left over.
 IDLE_HBM_MIB = 6144
@@ -112,11 +112,15 @@ def chips_healthy(ctx: Context, host: str) -> Iterator[Problem]:
 
 @rule("PD-NPU-003", ERROR, "a chip is in use by others", per="host", chips=True, source="vllm-ascend #632, #2698")
 def chips_free(ctx: Context, host: str) -> Iterator[Problem]:
-    """Another container or process holds a chip of the plan (npu-smi -8005, or out of memory). Our own do not count."""
+    """Another container or process holds a chip of the plan (npu-smi -8005, or out of memory).
+
+    Containers of services that this plan has on the host do not count: they are made anew. Those of an earlier plan do,
+    such as one from before a host or an instance was renamed: it keeps running beside the new one.
+    """
     held: dict[str, list[int]] = {}
     holders = ctx.fact(host, "npu.holders")
     for chip in ctx.used_chips(host):
-        names = {str(name) for name in holders.get(str(chip["phy_id"]), []) if not is_own(name)}
+        names = {str(name) for name in holders.get(str(chip["phy_id"]), []) if not ctx.is_own(host, name)}
         for process in chip.get("processes") or []:
             if not process.get("container"):
                 names.add(f"process {process['pid']} ({process.get('name')})")
@@ -124,7 +128,9 @@ def chips_free(ctx: Context, host: str) -> Iterator[Problem]:
             held.setdefault(name, []).append(chip["phy_id"])
     for name, numbers in sorted(held.items()):
         yield Problem(
-            f"{name} holds chips {format_ranges(numbers)}", "free chips", "stop it, or set pd_devices to other chips"
+            f"{name} holds chips {format_ranges(numbers)}{LEFT_OVER if ctx.left_over(host, name) else ''}",
+            "free chips",
+            remove(name, host) if ctx.left_over(host, name) else "stop it, or set pd_devices to other chips",
         )
 
 

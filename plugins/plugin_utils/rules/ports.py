@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ...module_utils._text import format_ranges
 from .. import connectors
 from ..findings import ERROR, WARNING, as_counted
 from ..ports import (
@@ -19,8 +20,8 @@ from ..ports import (
     MEMFABRIC_STORE_PORT,
     OFFLOAD_STORE,
 )
-from .context import Context, Engine, Missing, covers, is_own, known, targets
-from .registry import REPORT, Problem, rule
+from .context import Context, Engine, Missing, covers, known, targets
+from .registry import LEFT_OVER, REPORT, Problem, remove, rule
 
 KV_PORT_DOC = "vllm-ascend docs/source/tutorials/features/pd_disaggregation_mooncake_multi_node.md"
 
@@ -195,10 +196,17 @@ def within_range(ctx: Context, host: str) -> Iterator[Problem]:
     "PD-PORT-004", ERROR, "a port is taken by another process", per="host", source="vllm-ascend #11968; gpustack #4312"
 )
 def not_listened_on(ctx: Context, host: str) -> Iterator[Problem]:
-    """Something on the host already listens on a port of the plan. Our own running containers do not count."""
+    """Something on the host already listens on a port of the plan.
+
+    Containers of services that this plan has on the host do not count: they are made anew. Those of an earlier plan do,
+    such as one from before a host or an instance was renamed: it keeps running beside the new one.
+    """
     listeners = [
-        one for one in ctx.fact(host, "host.listeners") if one.get("port") and not is_own(one.get("container"))
+        one
+        for one in ctx.fact(host, "host.listeners")
+        if one.get("port") and not ctx.is_own(host, one.get("container"))
     ]
+    left_over: dict[str, set[int]] = {}
     for port in fixed_ports(ctx, host):
         if int(port["first"]) < 1024:
             continue  # PD-PORT-003: it has to move anyway
@@ -206,6 +214,9 @@ def not_listened_on(ctx: Context, host: str) -> Iterator[Problem]:
             inside = int(port["first"]) <= int(one["port"]) <= int(port["last"])
             if inside and one.get("protocol", "tcp") == "tcp" and same_address(port.get("bind"), one.get("address")):
                 owner = str(one.get("container") or one.get("process") or "a process that could not be seen")
+                if ctx.left_over(host, one.get("container")):
+                    left_over.setdefault(owner, set()).add(int(one["port"]))
+                    continue
                 pid = f", pid {one['pid']}" if one.get("pid") else ""
                 system = not one.get("container") and owner.startswith(SYSTEM)
                 movable = bool(variables(ctx, port))
@@ -216,6 +227,9 @@ def not_listened_on(ctx: Context, host: str) -> Iterator[Problem]:
                     str(place or "a free port"),
                     ", or ".join(filter(None, (set_another(ctx, port) if movable else "", stop))),
                 )
+    for owner, taken in sorted(left_over.items()):
+        held = f"ports {format_ranges(sorted(taken))} are" if len(taken) > 1 else f"port {min(taken)} is"
+        yield Problem(f"{held} held by {owner}{LEFT_OVER}", "free ports", remove(owner, host))
 
 
 @rule(

@@ -33,6 +33,15 @@ WHY = (
 #: How the finding of a rule begins that crashed: no verdict, whatever its title says.
 CRASHED = "the rule itself failed"
 
+#: What is said of the container of a service that an earlier plan had.
+LEFT_OVER = ", of a service that this plan does not have there"
+
+
+def remove(container: str, host: str) -> str:
+    """How to mend that such a container still runs."""
+    return f"docker rm -f {container} on {host}, once it serves nobody; or give the service its old name"
+
+
 #: What is found about waivers themselves.
 WAIVERS: Mapping[str, str] = {
     "PD-WAIVE-001": "A waiver says why a finding does not matter here; whoever reads the report later must be able to "

@@ -1004,11 +1004,20 @@ MORE: dict[str, tuple[Example, ...]] = {
     "PD-NPU-009": (
         Example("mooncake", fact("d1", "hccn/hccn_conf/lines", ["tls_enable_0=0"]), "d1", "no line address_N"),
     ),
+    "PD-PORT-004": (
+        Example(
+            "sparse",
+            both(*(listener("d1", number, container="pd-decode-old") for number in (29181, 20055))),
+            "d1",
+            "ports 20055,29181 are held by pd-decode-old, of a service",
+        ),
+    ),
     "PD-NPU-016": (Example("sparse", hung(5, 6), "d1", "chips 5-6: hccn_tool -i 5-6 -link -g: no answer"),),
     "PD-NPU-003": (
         Example(
             "sparse", chip("d1", 2, processes=[{"pid": 7, "name": "python", "container": None}]), "d1", "process 7"
         ),
+        Example("sparse", fact("d1", "npu/holders", {"3": ["pd-decode-old"]}), "d1", "chips 3, of a service"),
     ),
     "PD-NPU-007": (
         Example("data_parallel", fact("d1", "hccn/chips/0/net_health", "Fault"), "d1", "Fault", severity="error"),

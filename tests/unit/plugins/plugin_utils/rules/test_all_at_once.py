@@ -11,7 +11,10 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import rule
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.commands import describe
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.planner import plan as make_plan
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.report_json import as_json
-from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.clusters import CLUSTERS
+from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.clusters import (
+    CLUSTERS,
+    host_facts,
+)
 from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.test_mistakes import (
     judged,
     planned,
@@ -324,3 +327,58 @@ def test_a_missing_kv_port_is_told_once_and_where_it_belongs() -> None:
     assert {(one.rule, one.host, one.mend) for one in findings} == {
         ("PD-CONN-015", host, "set kv_port in pd_kv_transfer_config") for host in ("d1", "p1")
     }
+
+
+# ---- containers of an earlier plan ----
+
+
+def while_serving(renamed: dict[str, str], **variables: Any) -> list[tuple[str, str, str, str]]:
+    """What is told of a plan with these names for p1 and d1, on hosts where the service of the old names runs."""
+    groups, shared = CLUSTERS["sparse"]
+    old = make_plan({host: dict(shared) for host in ("p1", "d1")}, groups)
+    facts = {}
+    for host, name in renamed.items():
+        facts[name] = seen = host_facts(host, ["p1", "d1"], shared["pd_model_path"])
+        for service in (one for one in old["services"] if one["host"] == host):
+            container = service["container"]["name"]
+            seen["host"]["containers"].append({"name": container, "state": "running"})
+            seen["host"]["listeners"] += [
+                {"address": "0.0.0.0", "port": port, "protocol": "tcp", "pid": 9, "container": container}
+                for port in service["ports"]
+            ]
+            if service["kind"] == "engine":
+                seen["npu"]["holders"] = {str(chip): [container] for chip in range(16)}
+    members = {role: [renamed[host] for host in hosts] for role, hosts in groups.items()}
+    inventory = {name: {**shared, **variables} for name in renamed.values()}
+    findings = rules.judge(make_plan(inventory, members, facts), facts).findings
+    return [(one.rule, one.host, one.found, one.mend) for one in findings if one.severity in ("error", "warning")]
+
+
+def test_a_service_that_keeps_running_under_the_old_names_is_told() -> None:
+    told_of = while_serving({"p1": "pa", "d1": "da"})
+    assert {(rule, host) for rule, host, _found, _mend in told_of} == {
+        (rule, host) for rule in ("PD-NPU-003", "PD-PORT-004") for host in ("pa", "da")
+    }
+    texts = {found: mend for _rule, _host, found, mend in told_of}
+    chips = "pd-decode-d1 holds chips 0-15, of a service that this plan does not have there"
+    assert texts[chips] == "docker rm -f pd-decode-d1 on da, once it serves nobody; or give the service its old name"
+    ports = next(found for found in texts if found.endswith("held by pd-decode-d1, " + chips.partition(", ")[2]))
+    assert "29181" in ports and texts[ports] == texts[chips]
+    assert not any("pd-proxy" in text for text in texts)  # its name is the same
+
+
+def test_a_service_of_the_same_names_is_made_anew_whatever_its_layout() -> None:
+    same = {"p1": "p1", "d1": "d1"}
+    assert while_serving(same) == []
+    halves = {"decode_parallel": {"tensor_parallel_size": 8, "data_parallel_size": 2}}
+    assert not any(rule in ("PD-NPU-003", "PD-PORT-004") for rule, *_rest in while_serving(same, **halves))
+
+
+def test_memory_is_forgiven_to_containers_of_this_plan_alone() -> None:
+    for container, wanted in (("pd-decode-d1", set()), ("pd-decode-old", {"PD-MEM-001", "PD-HOST-008"})):
+        plan, facts = planned({})
+        assert facts is not None
+        facts["d1"]["host"]["memory"].update(available_bytes=60 << 30)
+        facts["d1"]["host"]["containers"] = [{"name": container, "state": "running"}]
+        found = {one.rule for one in rules.judge(plan, facts).findings if one.severity in ("error", "warning")}
+        assert found == wanted
