@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
 """What the planner itself finds while it plans: names of findings, stable, each with its explanation.
 
-They stand in the same report as the findings of the rules and are waived in the same way.
+They stand in the same report as the findings of the rules. Errors cannot be waived but for a few: there is no plan, or
+not the one that was asked for.
 """
 
 from __future__ import annotations
@@ -64,3 +65,6 @@ PLAN_RULES: Mapping[str, str] = {
     "gather-without-graphs": "The fork gathers small packets outside captured graphs only and falls back to single "
     "copies inside them, so decode runs eagerly while the gather is on.",
 }
+
+#: Errors that can be waived: the plan holds what is stated, and another build of vLLM may well take it.
+WAIVABLE = ("unknown-option", "option-choice", "option-value")

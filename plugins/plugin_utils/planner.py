@@ -21,8 +21,8 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.cluster imp
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.containers import ENGINE_MOUNTS, SBIN_MOUNT
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.draft import Draft
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.engine_plan import EnginePlanner, UserLayers
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.facts import HostFacts, Unknowns, mark
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.findings import INFO, WARNING
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.facts import HostFacts, Unknowns, is_unknown, mark
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.findings import ERROR, INFO, WARNING
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.layers import merge
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.memcache import MetaAddress
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.port_plan import Allocation
@@ -30,7 +30,7 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.ports impor
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.profiles import PROFILES
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.service_plan import ServicePlanner
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.settings import Report, Settings, some
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.sizes import OffloadSizes, offload_sizes
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.sizes import SIZED_BY, OffloadSizes, offload_sizes
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.topology import Instance
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import (
     CLUSTER,
@@ -57,6 +57,7 @@ def plan(
         draft.instances, draft.claims, draft.hosts, draft.settings, draft.profile, draft.kv, draft.report
     ).run(draft.meta, draft.proxy_host)
     draft.sizes = _sizes(draft, layers)
+    _check_model_path(draft)
     maker = EnginePlanner(draft, layers)
     engines = [maker.record(engine) for engine in draft.engines]
     service_planner = ServicePlanner(draft)
@@ -193,14 +194,6 @@ def _model_path(settings: Settings, report: Report, unknowns: Unknowns) -> str:
                 "set pd_model_path" + (f": nothing reads {UNPREFIXED}" if unprefixed else ""),
             )
         return unknowns.mark("model path", "the inventory")
-    if not path.startswith("/"):
-        report.add(
-            "model-path",
-            f"pd_model_path {path!r} is no folder: every engine would download it",
-            "a folder that holds the weights on every host",
-            "download the model and set pd_model_path to its folder",
-            severity=WARNING,
-        )
     return str(path)
 
 
@@ -246,11 +239,19 @@ def _kv_settings(draft: Draft, role: str, host: str) -> dict[str, Any]:
             draft.report.add(
                 "owned-kv-field",
                 f"{variable} sets {name}, which follows from the plan",
-                f"{role}_kv_port" if name.endswith("kv_port") else f"{role}_parallel and the inventory",
+                _derived_from(name, role),
                 f"remove {name}",
                 host,
             )
     return merged
+
+
+def _derived_from(field: str, role: str) -> str:
+    """What a field of a connector follows from; sizes of a side from that side's, whoever is told them."""
+    *_path, side, name = ["", *field.split(".")]
+    if name == "kv_port":
+        return f"{role}_kv_port"
+    return "nothing: vLLM draws one at each start" if name == "engine_id" else f"{side}_parallel and the inventory"
 
 
 def _check_sides(draft: Draft) -> None:
@@ -324,6 +325,23 @@ def _sizes(draft: Draft, layers: UserLayers) -> dict[str, OffloadSizes]:
             unknown=unknown,
         )
     return result
+
+
+def _check_model_path(draft: Draft) -> None:
+    """Without a folder no probe reads the model's config, so a size that follows from it is never known."""
+    path = draft.model_path
+    if path.startswith("/") or is_unknown(path):
+        return
+    gaps = [gap for gap in draft.unknowns.as_list() if gap["what"] in SIZED_BY]
+    stated = " and ".join(dict.fromkeys(SIZED_BY[gap["what"]] for gap in gaps))
+    draft.report.add(
+        "model-path",
+        f"pd_model_path {path!r} is no folder: "
+        + (f"no size follows from the model ({stated})" if gaps else "every engine would download it"),
+        "the absolute path of the folder that holds the weights on every host",
+        f"download the model and set pd_model_path to its folder{f', or state {stated}' if gaps else ''}",
+        severity=ERROR if gaps else WARNING,
+    )
 
 
 def _note_gather(draft: Draft) -> None:

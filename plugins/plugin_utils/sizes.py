@@ -121,6 +121,15 @@ def sizing_input(
     )
 
 
+#: What follows from the model's config where it is ``auto`` -> the variable that states it.
+SIZED_BY: Mapping[str, str] = {
+    "topk_buffer_size": "pd_topk_buffer_size",
+    "dram_size_per_dp_GB": "pd_dram_size_per_dp_gb",
+    "kv-cache-memory-bytes": "pd_kv_cache_memory_bytes",
+    "memcache dram.size": "memcache_dram_size",
+}
+
+
 @dataclass(frozen=True)
 class OffloadSizes:
     """Values that go into options and files; marks of the unknown where a probe must look first."""

@@ -285,6 +285,8 @@ class Context:
         self.plan = plan
         self.facts = facts
         self._sizes: dict[tuple[Any, ...], Sizing] = {}
+        #: Free ports that findings offer: host, owner, purpose, first port -> first and last instead.
+        self.offers: dict[tuple[str, str, str, int], tuple[int, int]] = {}
 
     # ---- plan ----
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from ..facts import find_unknowns, mark
 from ..findings import ERROR, INFO, WARNING
-from ..sizes import wrong_numbers
+from ..sizes import SIZED_BY, wrong_numbers
 from ..variables import TRANSFER_DIR
 from .context import Context, Missing, numbers
 from .registry import Problem, rule
@@ -204,39 +204,40 @@ GAPS: Mapping[str, tuple[str, str]] = {
     "serving address": ("pd_address", "nic"),
     "serving network interface": ("pd_nic", "nic"),
     "path of npu-smi": ("", "npu"),
-    "topk_buffer_size": ("pd_topk_buffer_size", "model"),
-    "dram_size_per_dp_GB": ("pd_dram_size_per_dp_gb", "model"),
-    "kv-cache-memory-bytes": ("pd_kv_cache_memory_bytes", "model"),
-    "memcache dram.size": ("memcache_dram_size", "model"),
+    **{what: (variable, "model") for what, variable in SIZED_BY.items()},
 }
 
 
 def told(ctx: Context, host: str, face: str) -> bool:
-    """Whether another rule tells why a value is not known."""
+    """Whether an error of another rule tells why a value is not known. One that is waived tells it no more."""
+    stated = ctx.settings.get("pd_waived_rules") or {}
+    waived = {rule for rule, reason in stated.items() if str(reason or "").strip()}
     if face == "nic":
-        return bool((ctx.face(host).get("nic") or {}).get("interfaces"))  # PD-NIC-002
+        return "PD-NIC-002" not in waived and bool((ctx.face(host).get("nic") or {}).get("interfaces"))
     if face == "npu":
         return False
     if not str((ctx.plan.get("model") or {}).get("path")).startswith("/"):
-        return True  # the planner's model-path
+        return True  # the planner's model-path, which cannot be waived
     try:
         engines, seen = ctx.on(host), ctx.model(host)
-        return (
-            not seen.get("config")  # PD-MODEL-001
-            or any(any(wrong_numbers(engine.args)) for engine in engines)  # PD-ARG-003
-            or any(engine.offloads and ctx.lacks_for_offload(host) for engine in engines)  # PD-SPARSE-005
-        )
+        causes = {
+            "PD-MODEL-001": not seen.get("config"),
+            "PD-ARG-003": any(any(wrong_numbers(engine.args)) for engine in engines),
+            "PD-SPARSE-005": bool(seen.get("config"))
+            and any(engine.offloads and ctx.lacks_for_offload(host) for engine in engines),
+        }
     except Missing:
         return False
+    return any(found and rule not in waived for rule, found in causes.items())
 
 
 @rule("PD-HOST-012", ERROR, "the plan has a gap", per="cluster", source="collection")
 def gaps(ctx: Context) -> Iterator[Problem]:
     """A service cannot be started with a value that neither the inventory states nor the probe could find.
 
-    What other rules tell is not told again: a wrong pd_nic or pd_address (PD-NIC-002), an unreachable host
-    (PD-HOST-001), no model folder (model-path), and why no size follows from the model (PD-MODEL-001, PD-SPARSE-005) or
-    the options (PD-ARG-003).
+    What other rules tell is not told again, unless it is waived: a wrong pd_nic or pd_address (PD-NIC-002), an
+    unreachable host (PD-HOST-001), no model folder (model-path), and why no size follows from the model (PD-MODEL-001,
+    PD-SPARSE-005) or the options (PD-ARG-003).
     """
     unknowns = ctx.plan.get("unknowns") or []
     marks = set(find_unknowns(ctx.services)) if unknowns else set()

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...module_utils._text import format_ranges
 from .. import connectors
+from ..facts import is_unknown
 from ..findings import ERROR, WARNING, as_counted
 from ..ports import (
     EPHEMERAL,
@@ -65,16 +66,25 @@ SYSTEM = ("sshd", "init", "systemd", "dockerd", "containerd", "isulad", "podman"
 
 
 def free_port(ctx: Context, host: str, port: Mapping[str, Any], start: int) -> int | None:
-    """The first place from ``start`` on for a port, or range, that no other of the plan, listener or kernel takes."""
+    """The first place from ``start`` on for a port, or range, that no other of the plan, listener or kernel takes, and
+    that is offered to no other.
+    """
+    key = (host, str(port["owner"]), str(port["purpose"]), int(port["first"]))
+    if key in ctx.offers:
+        return ctx.offers[key][0]
     try:
         taken = [(int(one["port"]), int(one["port"])) for one in ctx.fact(host, "host.listeners") if one.get("port")]
     except Missing:
         taken = []
     taken += [EPHEMERAL, *((int(one["first"]), int(one["last"])) for one in ctx.ports_on(host) if one is not port)]
+    taken += [offer for (where, *_rest), offer in ctx.offers.items() if where == host]
     width, place = int(port["last"]) - int(port["first"]), max(start, 1024)
     while beyond := [last for first, last in taken if first <= place + width and place <= last]:
         place = max(beyond) + 1
-    return place if place + width <= LAST_PORT else None
+    if place + width > LAST_PORT:
+        return None
+    ctx.offers[key] = (place, place + width)
+    return place
 
 
 def overlap(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
@@ -86,7 +96,7 @@ def same_address(a: Any, b: Any) -> bool:
     wildcard = (None, "", "::", "*")  # what listens on :: takes IPv4 too, as the kernel has it by default
     if a in wildcard or b in wildcard or a == b:
         return True
-    return "0.0.0.0" in (a, b) and ":" not in str(a) + str(b)
+    return "0.0.0.0" in (a, b) and (is_unknown(a) or is_unknown(b) or ":" not in str(a) + str(b))
 
 
 def span(port: Mapping[str, Any]) -> str:

@@ -12,11 +12,11 @@ import difflib
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..findings import ERROR, INFO, NOT_CHECKED, WARNING, Finding, in_order
-from ..plan_rules import PLAN_RULES
+from ..plan_rules import PLAN_RULES, WAIVABLE
 from .context import Context, Missing, NotLaidOut
 
 DOC = "docs/rules.md"
@@ -24,11 +24,10 @@ DOC = "docs/rules.md"
 #: What to do where the plan itself is wrong, whatever the user wrote.
 REPORT = "report it: the plan made this, not you"
 
-#: What to do where the probe could not tell.
-WHY = (
-    "see the host's errors here, and under Hosts in preflight.html (in preflight.json, reasons) what its probe could "
-    "not read"
-)
+#: What to do where the probe could not tell, with an error beside it that may be why, and without.
+SEE = "under Hosts in preflight.html (in preflight.json, reasons) what its probe could not read"
+WHY = f"see the host's errors here, and {SEE}"
+WHY_ALONE = f"see {SEE}"
 
 #: How the finding of a rule begins that crashed: no verdict, whatever its title says.
 CRASHED = "the rule itself failed"
@@ -47,7 +46,7 @@ WAIVERS: Mapping[str, str] = {
     "PD-WAIVE-001": "A waiver says why a finding does not matter here; whoever reads the report later must be able to "
     "judge that. Without a reason it waives nothing.",
     "PD-WAIVE-002": "A waiver for nothing hides nothing today and a real problem tomorrow: the id is misspelt, or what "
-    "it was for is mended.",
+    "it was for is mended. Errors of the planner itself, such as layout, are not waived: nothing could be started.",
 }
 
 #: The unit that a rule is asked about: once, or once for each host, instance, engine, or container of engines. Hosts
@@ -144,9 +143,14 @@ def judge(
         findings += own
         if not own:
             passed.append(one.id)
-    # what the planner found stands in the same report and is waived the same way
+    # what the planner found stands in the same report
     findings += [Finding(**one) for one in plan.get("findings") or []]
     findings = [_waive(finding, waived) for finding in findings]
+    wrong = {finding.host for finding in findings if finding.severity == ERROR}
+    findings = [
+        replace(one, mend=WHY_ALONE) if one.mend == WHY and not (wrong & {one.host, ""} if one.host else wrong) else one
+        for one in findings
+    ]
     findings += _bad_waivers(waived, rules, findings)
     return Verdict(tuple(in_order(findings)), tuple(passed), tuple(skipped))
 
@@ -204,16 +208,23 @@ def _finding(one: Rule, severity: str, host: str, found: str, right: str = "", m
 
 def _waive(finding: Finding, waived: Mapping[str, str]) -> Finding:
     reason = str(waived.get(finding.rule) or "").strip()
-    if not reason:
+    if not reason or _of_the_plan(finding):
         return finding
     return Finding(**{**finding.as_dict(), "waived": reason})
+
+
+def _of_the_plan(finding: Finding) -> bool:
+    """Whether it is an error without whose mending there is no plan to go on with."""
+    return finding.severity == ERROR and finding.rule in PLAN_RULES and finding.rule not in WAIVABLE
 
 
 def _bad_waivers(
     waived: Mapping[str, str], rules: Mapping[str, Rule], findings: Iterable[Finding]
 ) -> Iterator[Finding]:
     """A waiver for nothing hides nothing today and a real problem tomorrow."""
-    hit = {finding.rule for finding in findings}
+    findings = list(findings)
+    hit = {finding.rule for finding in findings if not _of_the_plan(finding)}
+    kept = {finding.rule for finding in findings if _of_the_plan(finding)}
     for identifier, reason in waived.items():
         source, doc = "collection", f"{DOC}#waivers"
         if not str(reason or "").strip():
@@ -230,11 +241,12 @@ def _bad_waivers(
         elif identifier not in hit:
             known = identifier in rules or identifier in PLAN_RULES
             near = [] if known else difflib.get_close_matches(identifier, [*rules, *PLAN_RULES], n=1, cutoff=0.7)
+            why = "found nothing" if known else "there is no such rule"
             yield Finding(
                 "PD-WAIVE-002",
                 INFO,
                 "",
-                f"{identifier} is waived, but {'found nothing' if known else 'there is no such rule'}",
+                f"{identifier} is waived, but {'without mending it there is no plan' if identifier in kept else why}",
                 near[0] if near else "no waiver",
                 "mend or remove it",
                 source,

@@ -256,7 +256,7 @@ def test_advice_moves_our_port_to_one_that_is_free(port: int, holder: dict[str, 
 def test_a_system_port_is_told_once_though_somebody_has_it() -> None:
     assert told({"p1": {"proxy_port": 22}}) == {("PD-PORT-003", "p1")}
     findings = judged({"p1": {"proxy_port": 100, "prefill_port": 8100}}).findings  # 8100 is MemCache's as well
-    assert next(one.right for one in findings if one.rule == "PD-PORT-003") == "1024 to 65535, such as 8101"
+    assert next(one.right for one in findings if one.rule == "PD-PORT-003") == "1024 to 65535, such as 8102"
 
 
 # ---- hosts in the order in which people count ----

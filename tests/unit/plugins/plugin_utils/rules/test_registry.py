@@ -85,14 +85,32 @@ def test_waiver_of_a_rule_that_found_nothing_is_noted(identifier: str) -> None:
     assert (note.found, note.right) == (f"{identifier} is waived, but found nothing", "no waiver")
 
 
-def test_planner_findings_are_in_the_report_and_can_be_waived() -> None:
+@pytest.mark.parametrize(
+    ("identifier", "severity", "waivable"),
+    [
+        *(("unknown-option", ERROR, True), ("port-moved", INFO, True), ("unknown-variable", WARNING, True)),
+        *((one, ERROR, False) for one in ("layout", "variable-type", "device-list", "unknown-variable")),
+    ],
+)
+def test_errors_of_the_planner_stand_whatever_is_waived(identifier: str, severity: str, waivable: bool) -> None:
+    """But for those after which the plan holds what is stated."""
     plan, facts = cluster("sparse")
-    plan["findings"] = [Finding("port-range", ERROR, "p1", "would reach 70000").as_dict()]
-    assert rules.judge(plan, facts).stops
-    plan["settings"]["pd_waived_rules"] = {"port-range": "meant"}
+    plan["findings"] = [Finding(identifier, severity, "p1", "is odd").as_dict()]
+    plan["settings"]["pd_waived_rules"] = {identifier: "meant"}
     verdict = rules.judge(plan, facts)
-    assert not verdict.stops
-    assert "port-range" in {finding.rule for finding in verdict.findings}
+    assert verdict.stops != waivable
+    assert [one.waived for one in verdict.findings if one.rule == identifier] == ["meant" if waivable else ""]
+    notes = [one.found for one in verdict.findings if one.rule == "PD-WAIVE-002"]
+    assert notes == ([] if waivable else [f"{identifier} is waived, but without mending it there is no plan"])
+
+
+@pytest.mark.parametrize("wrong", [None, "d1", "p1", ""])
+def test_errors_of_a_host_are_pointed_to_where_there_are_some(wrong: str | None) -> None:
+    plan, facts = cluster("sparse")
+    plan["findings"] = [] if wrong is None else [Finding("layout", ERROR, wrong, "is odd").as_dict()]
+    facts["d1"]["host"]["clock"] = None
+    note = next(one for one in rules.judge(plan, facts).findings if one.rule == "PD-HOST-003")
+    assert ("host's errors here" in note.mend) == (wrong in ("d1", ""))
 
 
 @pytest.mark.parametrize(("severity", "seen"), [(ERROR, ERROR), (WARNING, WARNING), (INFO, WARNING)])

@@ -1,0 +1,104 @@
+# Copyright (c) 2026 vllm_ascend.pd_serving contributors
+# SPDX-License-Identifier: Apache-2.0 (compatible with the GNU General Public License v3.0)
+"""One mistake of an inventory, or of a host: told at its place, with what is right, and not what follows from it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import rules
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.findings import Finding
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.planner import plan
+from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.clusters import cluster
+from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.clusters import (
+    ONE_PAIR,
+    V32,
+    host_facts,
+)
+
+Facts = dict[str, dict[str, Any]]
+
+
+def facts_of_a_pair(model_path: str = V32["pd_model_path"]) -> Facts:
+    return copy.deepcopy({host: host_facts(host, ["p1", "d1"], model_path) for host in ("p1", "d1")})
+
+
+def judged(
+    facts: Facts | None, hosts: Mapping[str, Mapping[str, Any]] | None = None, **variables: Any
+) -> list[Finding]:
+    """Findings about one pair with these variables, and variables of single hosts."""
+    inventory = {host: {**V32, **variables, **((hosts or {}).get(host) or {})} for host in ("p1", "d1")}
+    return rules.evaluate(plan(inventory, ONE_PAIR, facts), facts)
+
+
+def told(findings: list[Finding], *severities: str) -> list[tuple[str, str]]:
+    """Rule and host of what is told."""
+    return [(one.rule, one.host) for one in findings if one.severity in (severities or ("error",)) and not one.waived]
+
+
+def the(findings: list[Finding], rule: str) -> Finding:
+    (found,) = (one for one in findings if one.rule == rule)
+    return found
+
+
+def test_nothing_is_told_of_a_pair_without_a_mistake() -> None:
+    assert told(judged(facts_of_a_pair())) == []
+
+
+# ---- a gap that site.yml refuses is an error ----
+
+
+@pytest.mark.parametrize("contacted", [False, True])
+def test_a_model_that_is_no_folder_is_an_error_where_sizes_follow_from_it(contacted: bool) -> None:
+    relative = {"pd_model_path": "DeepSeek-V3.2-W8A8"}
+    facts = facts_of_a_pair() if contacted else None
+    findings = judged(facts, **relative)
+    assert told(findings) == [("model-path", "")]
+    found = the(findings, "model-path")
+    assert "(pd_dram_size_per_dp_gb and pd_kv_cache_memory_bytes)" in found.found
+    assert found.right == "the absolute path of the folder that holds the weights on every host"
+    stated = {"pd_dram_size_per_dp_gb": 36, "pd_kv_cache_memory_bytes": 4 << 30}
+    assert the(judged(facts, **relative, **stated), "model-path").severity == "warning"
+
+
+def test_a_waived_cause_leaves_the_gap_to_be_told() -> None:
+    facts = facts_of_a_pair()
+    for seen in facts.values():
+        seen["model"][V32["pd_model_path"]].update(exists=False, config={})
+    assert {rule for rule, _host in told(judged(facts))} == {"PD-MODEL-001"}
+    waived = judged(facts, pd_waived_rules={"PD-MODEL-001": "it is there"})
+    assert told(waived) == [("PD-HOST-012", "d1"), ("PD-HOST-012", "d1")]
+
+
+# ---- ports ----
+
+
+def test_a_port_that_everything_binds_clashes_with_an_address_that_is_not_known_yet() -> None:
+    clash = [one for one in judged(None, proxy_port=5001, prefill_port=5001) if one.rule == "PD-PORT-001"]
+    assert [(one.severity, one.host) for one in clash] == [("error", "p1")]
+
+
+def test_free_ports_that_are_offered_differ() -> None:
+    facts = facts_of_a_pair()
+    same = dict.fromkeys(("proxy_port", "prefill_port", "memcache_meta_port", "memcache_config_store_port"), 5001)
+    rights = [one.right for one in judged(facts, **same) if one.rule == "PD-PORT-001"]
+    assert len(rights) == 6  # pairs of four
+    assert len({right.split()[-1] for right in rights}) == 3  # the first stays
+
+
+# ---- what is right ----
+
+
+def test_what_sizes_of_a_side_follow_from() -> None:
+    inventory, groups = cluster(
+        pd_profile="mooncake",
+        decode_kv_transfer_config={"kv_connector_extra_config": {"prefill": {"tp_size": 8}, "decode": {"dp_size": 2}}},
+    )
+    found = [one for one in plan(inventory, groups)["findings"] if one["rule"] == "owned-kv-field"]
+    assert {one["found"].split()[2].strip(","): one["right"] for one in found} == {
+        "prefill.tp_size": "prefill_parallel and the inventory",
+        "decode.dp_size": "decode_parallel and the inventory",
+    }
