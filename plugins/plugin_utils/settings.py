@@ -13,8 +13,8 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._text impor
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.findings import ERROR, WARNING, Finding
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.plan_rules import PLAN_RULES
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.profiles import Profile
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.role_variables import role_variables
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import (
-    BOUNDED_OF_ROLES,
     BUILT,
     FROM_PROFILE,
     OWN_PREFIXES,
@@ -88,8 +88,9 @@ class Settings:
         key = (host, name)
         if key not in self._checked:
             raw = self._inventory.get(host, {}).get(name)
-            unset = raw is None or (raw == "" and VARIABLES[name].default is None)
-            self._checked[key] = None if unset else self._typed(VARIABLES[name], raw, host)
+            variable = VARIABLES[name] if name in VARIABLES else role_variables()[name]
+            unset = raw is None or (raw == "" and variable.default in (None, ""))
+            self._checked[key] = None if unset else self._typed(variable, raw, host)
         return self._checked[key]
 
     def mentions(self, name: str) -> bool:
@@ -161,12 +162,8 @@ class Settings:
         others = tuple(f"{role}_" for role in ROLES if role not in roles)
         for host in self.hosts:
             for name in self._inventory.get(host, {}):
-                if name in VARIABLES and not name.startswith(others):
+                if name in role_variables() or (name in VARIABLES and not name.startswith(others)):
                     self._own(host, name)
-            for variable in BOUNDED_OF_ROLES:
-                raw = self._inventory.get(host, {}).get(variable.name)
-                if raw is not None:
-                    self._typed(variable, raw, host)
 
     def check_names(self) -> None:
         """Report variables that look like ours but are not. Under a prefix that others use too it is a warning, unless

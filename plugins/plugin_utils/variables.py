@@ -388,15 +388,6 @@ BUILT = (
 OF_ROLES = (*BUILT, "container_transfer_dir")
 #: Default of ``container_transfer_dir``.
 TRANSFER_DIR = "/var/lib/vllm-ascend-pd"
-#: Numbers and folders among the roles' own variables: an argument spec knows no bounds.
-BOUNDED_OF_ROLES = (
-    Variable("container_build_timeout_s", "int", "", 7200, HOST, "s", least=1),
-    Variable("container_keep_builds", "int", "", 2, HOST),
-    Variable("container_transfer_dir", "path", "", TRANSFER_DIR, HOST),
-    Variable("proxy_drain_timeout_s", "int", "", 600, HOST, "s"),
-    Variable("wire_test_size_bytes", "int", "", 4194304, HOST, "bytes", least=1),
-    Variable("wire_test_timeout_s", "int", "", 120, HOST, "s", least=1),
-)
 
 #: All that the roles which are set up by variables have in their own defaults: not the planner's, but known.
 ROLE_DEFAULTS = (

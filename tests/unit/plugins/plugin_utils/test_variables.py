@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.role_variables import role_variables
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import (
-    BOUNDED_OF_ROLES,
     BUILT,
     ROLE_DEFAULTS,
     SHARED_PREFIXES,
@@ -118,13 +118,13 @@ def test_what_roles_register_is_not_taken_for_a_typing_error() -> None:
 def impossible() -> list[tuple[str, Any]]:
     """For every variable of a kind that has bounds what lies beyond them."""
     found: list[tuple[str, Any]] = []
-    for variable in (*VARIABLES.values(), *BOUNDED_OF_ROLES):
+    for variable in (*VARIABLES.values(), *role_variables().values()):
         if variable.type in ("int", "int_or_auto"):
             found += [(variable.name, number) for number in {-1, variable.least - 1}]
         elif variable.type == "path" and not variable.relative:
             found += [(variable.name, "relative/folder")]
         if variable.type in ("str", "path") and variable.default is not None and not variable.choices:
-            found += [(variable.name, empty) for empty in ("", " ")]
+            found += [(variable.name, empty) for empty in ("", " ") if empty != variable.default]
     return [*found, ("pd_log_max_size", "0"), ("pd_log_max_size", "10x"), ("pd_log_max_size", "-1m")]
 
 
@@ -140,6 +140,24 @@ def test_what_a_variable_cannot_mean_is_told(name: str, value: Any) -> None:
     assert findings[0]["found"].startswith(f"{name} is {value!r}: ")
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "rule", "right"),
+    [
+        ("memfabric_method", "sorce", "variable-choice", "one of source, wheel, preinstalled"),
+        ("container_git_ssl_verify", "nope", "variable-type", "true or false (default: true)"),
+        ("container_keep_builds", "two", "variable-type", "a whole number"),
+        ("vllm_build_extra_packages", "x", "variable-type", "a list"),
+        ("container_pip_index_url", "mirror.example/simple", "variable-type", "such as http"),
+    ],
+)
+def test_variables_of_roles_are_looked_at_before_their_role_begins(
+    name: str, value: Any, rule: str, right: str
+) -> None:
+    findings = [one for one in planned(**{name: value})["findings"] if name in one["found"]]
+    assert [(one["rule"], one["severity"]) for one in findings] == [(rule, "error")]
+    assert findings[0]["right"].startswith(right)
+
+
 def test_the_sweep_is_of_all_variables_of_a_kind() -> None:
     assert {"pd_log_dir", "pd_base_dir", "pd_image_size", "pd_log_max_files", "container_transfer_dir"} < {
         name for name, _value in impossible()
@@ -147,7 +165,7 @@ def test_the_sweep_is_of_all_variables_of_a_kind() -> None:
     assert len(impossible()) > 60
 
 
-@pytest.mark.parametrize("variable", [*VARIABLES.values(), *BOUNDED_OF_ROLES], ids=lambda one: one.name)
+@pytest.mark.parametrize("variable", [*VARIABLES.values(), *role_variables().values()], ids=lambda one: one.name)
 def test_the_default_and_the_least_are_no_mistake(variable: Variable) -> None:
     values = [variable.default] if isinstance(variable.default, (int, str)) else []
     values += [variable.least] if variable.type == "int" else []
