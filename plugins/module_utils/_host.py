@@ -22,6 +22,7 @@ def empty() -> dict[str, Any]:
         "kernel": None,
         "os": {"id": None, "version": None, "name": None},
         "python": None,
+        "python_requests": None,
         "uid": None,
         "memory": {
             "total_bytes": None,

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import platform
@@ -38,6 +39,7 @@ def identity(tree: Tree) -> dict[str, Any]:
         "kernel": platform.release(),
         "os": {"id": release.get("ID"), "version": release.get("VERSION_ID"), "name": release.get("PRETTY_NAME")},
         "python": platform.python_version(),
+        "python_requests": importlib.util.find_spec("requests") is not None,
         "uid": os.geteuid(),
     }
 

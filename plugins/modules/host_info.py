@@ -58,6 +58,9 @@ host:
     python:
       description: Version of the Python that ran the module.
       type: str
+    python_requests:
+      description: Whether that Python has C(requests), which the modules of community.docker need.
+      type: bool
     uid:
       description: User id that the module ran as; 0 is root.
       type: int

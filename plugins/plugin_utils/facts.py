@@ -90,6 +90,8 @@ SHAPE: Mapping[str, Any] = {
         "reasons": [str],
     },
     "host": {
+        "python": str,
+        "python_requests": bool,
         "memory": {
             **dict.fromkeys(("total_bytes", "free_bytes", "available_bytes"), int),
             "hugepages": {"size_bytes": int, "total": int, "free": int},

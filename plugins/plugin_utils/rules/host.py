@@ -260,3 +260,14 @@ def gaps(ctx: Context) -> Iterator[Problem]:
             f"mend what the probe says, or set {variable}" if variable else "mend what the probe says",
             host,
         )
+
+
+@rule("PD-HOST-013", ERROR, "the host's Python lacks requests", per="host", source="community.docker, requirements")
+def docker_library(ctx: Context, host: str) -> Iterator[Problem]:
+    """The modules that run containers talk to the engine by means of requests, in the Python that runs modules."""
+    if ctx.services_on(host) and not ctx.fact(host, "host.python_requests"):
+        yield Problem(
+            f"Python {ctx.fact(host, 'host.python')} without requests",
+            "with requests",
+            "install python3-requests there, or set ansible_python_interpreter to a Python that has it",
+        )

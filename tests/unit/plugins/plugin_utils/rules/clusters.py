@@ -132,6 +132,8 @@ def host_facts(host: str, hosts: list[str], model_path: str) -> dict[str, Any]:
     own.update(
         hostname=host,
         arch="aarch64",
+        python="3.11.6",
+        python_requests=True,
         shm={"total_bytes": 768 * GIB, "free_bytes": 768 * GIB},
         contiguous={"free_bytes": 1200 * GIB, "nodes": [], "reason": None},
         ulimits={"nofile": {"soft": 1024, "hard": 524288}},

@@ -544,6 +544,7 @@ EXAMPLES: dict[str, Example] = {
     "PD-HOST-011": Example(
         "sparse", fact("d1", "host/disks", {TRANSFER_DIR: {"free_bytes": 12 * GIB}}), "d1", "12 GiB free", "20 GiB"
     ),
+    "PD-HOST-013": Example("sparse", fact("d1", "host/python_requests", False), "d1", "without requests"),
     "PD-HOST-012": Example(
         "sparse",
         both(gap("path of npu-smi"), fact("d1", "npu/reasons", ["npu-smi is not installed"])),
