@@ -7,7 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ...module_utils._sizing_input import DEFAULT_GPU_MEMORY_UTILIZATION
 from ..findings import ERROR, WARNING
+from ..profiles import PROFILES
 from ..sizes import fraction, wrong_numbers
 from .connectors import extra_of, extra_place
 from .context import Context, Engine
@@ -76,6 +78,16 @@ def one_token_each(ctx: Context, engine: Engine) -> Iterator[Problem]:
         )
 
 
+#: From here on a gpu-memory-utilization was meant in percent.
+PERCENT = 10
+
+
+def usual_utilization(ctx: Context, engine: Engine) -> float:
+    """gpu-memory-utilization where the user states none: the profile's, else vLLM's."""
+    own = PROFILES[ctx.profile].vllm_args.get(engine.role, {}) if ctx.profile in PROFILES else {}
+    return float(own.get("gpu-memory-utilization", DEFAULT_GPU_MEMORY_UTILIZATION))
+
+
 @rule(
     "PD-ARG-003",
     ERROR,
@@ -94,7 +106,11 @@ def numbers(ctx: Context, engine: Engine) -> Iterator[Problem]:
         right = "a whole number from 1"
         if path == ("gpu-memory-utilization",):
             percent = fraction(value)
-            right = f"{percent / 100:g}" if percent is not None and 1 < percent <= 100 else "above 0, at most 1"
+            right = "above 0, at most 1"
+            if percent is not None and PERCENT <= percent <= 100:
+                right = f"{percent / 100:g}"
+            elif percent is not None and 1 < percent < PERCENT:
+                right = f"{usual_utilization(ctx, engine):g}"
         yield Problem(f"{path[-1]} {value!r}", right, f"correct it in {engine.place(*path)}")
 
 

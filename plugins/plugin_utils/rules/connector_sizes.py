@@ -10,7 +10,7 @@ from ...module_utils._sizing_model import number
 from .. import connectors as kinds
 from ..findings import ERROR, WARNING
 from ..sizes import whole
-from .connectors import MOONCAKE_P2P, extra_of, layerwise_store
+from .connectors import MOONCAKE_P2P, extra_of, extra_place, layerwise_store
 from .context import Context, Engine, Missing, NotLaidOut
 from .registry import Problem, rule
 
@@ -77,16 +77,17 @@ def sizes_true(ctx: Context, engine: Engine) -> Iterator[Problem]:
             continue
         for name in SIDES:
             stated = extra_of(part).get(name)
+            mend = "leave it to the plan"
+            if ctx.profile == "custom":  # the plan fills in none there
+                mend = f"state it in {extra_place(engine, part, name)}"
             if not isinstance(stated, Mapping):
-                yield Problem(
-                    f"{part['kv_connector']} does not state {name}", f"{name}: dp_size, tp_size", "leave it to the plan"
-                )
+                yield Problem(f"{part['kv_connector']} does not state {name}", f"{name}: dp_size, tp_size", mend)
                 continue
             others = [engine] if engine.role == name else sides[name]
             for key, real in (("dp_size", {one.dp for one in others}), ("tp_size", {one.tp for one in others})):
                 if whole(stated.get(key)) not in real:
                     right = " or ".join(map(str, sorted(real)))
-                    yield Problem(f"{name}.{key} {stated.get(key)}", right, "leave it to the plan")
+                    yield Problem(f"{name}.{key} {stated.get(key)}", right, mend)
 
 
 @rule(

@@ -83,6 +83,9 @@ EXTRA_KEYS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(MOONCAKE_P2P, _MOONCAKE_KEYS),
     **dict.fromkeys(kinds.STORES, _STORE_KEYS),
 }
+#: Keys that stand in examples, and that no code of vllm-ascend reads.
+DEAD_KEYS = ("use_ascend_direct",)
+EXTRA = "kv_connector_extra_config"
 #: What a KV pool can keep its blocks in (ascend_store/pool_scheduler.py).
 BACKENDS = ("mooncake", "memcache", "yuanrong")
 
@@ -153,18 +156,28 @@ def transfer_keys(ctx: Context, engine: Engine) -> Iterator[Problem]:
     for part in engine.parts:
         name = str(part.get("kv_connector"))
         for key, near in unknown_keys(part, TRANSFER_KEYS):
-            yield Problem(
-                f"{name}: {key}",
-                near or "a field of KVTransferConfig",
-                f"mend the key in {place(engine, part, key)}",
-            )
-        if name in EXTRA_KEYS:
-            for key, near in unknown_keys(extra_of(part), EXTRA_KEYS[name]):
-                yield Problem(
-                    f"{name}: kv_connector_extra_config.{key}",
-                    near or "one of " + ", ".join(EXTRA_KEYS[name]),
-                    f"mend the key in {extra_place(engine, part, key)}",
-                )
+            where = place(engine, part, key)
+            if near and useless(ctx, engine, {"kv_connector": name, near: part[key]}):
+                owner = f"{engine.role}_kv_port" if near == "kv_port" else "the plan"
+                yield Problem(f"{name}: {key}", f"left out: {owner} decides {near}", f"remove it from {where}")
+            else:
+                yield Problem(f"{name}: {key}", near or "a field of KVTransferConfig", f"mend the key in {where}")
+        extra = extra_of(part)
+        for key, near in unknown_keys(extra, EXTRA_KEYS[name]) if name in EXTRA_KEYS else ():
+            found, where = f"{name}: kv_connector_extra_config.{key}", extra_place(engine, part, key)
+            if near in DEAD_KEYS:
+                yield Problem(found, f"left out: nobody reads {near}", f"remove it from {where}")
+            elif near and useless(ctx, engine, {"kv_connector": name, EXTRA: {near: extra[key]}}):
+                yield Problem(found, f"left out: the plan decides {near}", f"remove it from {where}")
+            else:
+                right = near or "one of " + ", ".join(one for one in EXTRA_KEYS[name] if one not in DEAD_KEYS)
+                yield Problem(found, right, f"mend the key in {where}")
+
+
+def useless(ctx: Context, engine: Engine, config: Mapping[str, Any]) -> bool:
+    """Whether the planner would refuse what a misspelt key of a connector was meant to be."""
+    sized = engine.role != "engine"
+    return ctx.profile != "custom" and bool(kinds.owned_fields(config, None, sized=sized))
 
 
 @rule(

@@ -183,7 +183,7 @@ def transfer_headroom(ctx: Context, engine: Engine) -> Iterator[Problem]:
     added.
     """
     value = engine.memory_utilization
-    if engine.transfer and value > UTILISATION_WITH_TRANSFER:
+    if engine.transfer and UTILISATION_WITH_TRANSFER < value <= 1:  # above: PD-ARG-003
         yield Problem(
             f"{value} with {', '.join(sorted(engine.connectors))}", "0.95 or less", "lower gpu-memory-utilization"
         )
@@ -195,7 +195,7 @@ def activation_peak(ctx: Context, engine: Engine) -> Iterator[Problem]:
     one.
     """
     value, batch = engine.memory_utilization, engine.max_num_batched_tokens
-    if value > 0.95 and batch >= LARGE_BATCH:
+    if 0.95 < value <= 1 and batch >= LARGE_BATCH:  # above: PD-ARG-003
         yield Problem(
             f"{value} with max-num-batched-tokens {batch}", f"0.95 or less, or below {LARGE_BATCH}", "lower one of both"
         )

@@ -145,7 +145,7 @@ def judge(
             passed.append(one.id)
     # what the planner found stands in the same report
     findings += [Finding(**one) for one in plan.get("findings") or []]
-    findings = [_waive(finding, waived) for finding in findings]
+    findings = [_waive(finding, waived) for finding in findings if not _follows(finding, plan)]
     wrong = {finding.host for finding in findings if finding.severity == ERROR}
     findings = [
         replace(one, mend=WHY_ALONE) if one.mend == WHY and not (wrong & {one.host, ""} if one.host else wrong) else one
@@ -204,6 +204,12 @@ def _where(error: Exception) -> str:
 
 def _finding(one: Rule, severity: str, host: str, found: str, right: str = "", mend: str = "") -> Finding:
     return Finding(one.id, severity, host, found, right, mend, one.source, one.doc)
+
+
+def _follows(finding: Finding, plan: Mapping[str, Any]) -> bool:
+    """Whether the plan is blamed where the planner itself has told what is wrong with the inventory."""
+    told = [one["host"] for one in plan.get("findings") or [] if one["severity"] == ERROR]
+    return finding.mend == REPORT and any(host in ("", finding.host) for host in told)
 
 
 def _waive(finding: Finding, waived: Mapping[str, str]) -> Finding:

@@ -12,6 +12,7 @@ from ...module_utils._sizing_gate import DEFAULT_TOPK_BUFFER_SIZE, GATE_PLANNED,
 from ...module_utils._sizing_model import number
 from ...module_utils._text import mask_credentials
 from .. import connectors
+from ..engine_options import OWNED_OFFLOAD
 from ..findings import ERROR, INFO, WARNING
 from ..sizes import whole
 from .context import Context, Engine, Missing, known
@@ -262,8 +263,11 @@ def offload_keys(ctx: Context, engine: Engine) -> Iterator[Problem]:
     later = LATER_OFFLOAD_KEYS if not ctx.version_in("<0.26.1") else ()
     for key, near in unknown_keys(engine.offload, (*OFFLOAD_KEYS, *later)):
         where = offload_place(engine, key)
-        own = SIZES.get(near or "") if ctx.profile == "sparse_kv_offload" else None
-        mend = f"state {own} instead, and remove the key from {where}" if own else f"mend the key in {where}"
+        owner = OWNED_OFFLOAD.get(near or "") if ctx.profile == "sparse_kv_offload" else None
+        if owner and near not in SIZES:
+            yield Problem(key, f"left out: {owner} decides {near}", f"remove the key from {where}")
+            continue
+        mend = f"state {owner} instead, and remove the key from {where}" if owner else f"mend the key in {where}"
         yield Problem(key, near or "one of " + ", ".join(OFFLOAD_KEYS), mend)
 
 

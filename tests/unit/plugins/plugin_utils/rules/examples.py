@@ -830,6 +830,7 @@ EXAMPLES: dict[str, Example] = {
 OFFICIAL = "https://github.com/vllm-project/vllm-ascend.git"
 
 MORE: dict[str, tuple[Example, ...]] = {
+    "PD-SPARSE-010": (Example("sparse", sparse("decode", "enable", True), "d1", "enable", "left out: pd_profile"),),
     "PD-MMC-004": (Example("sparse", planned("engines/0/devices", list(range(1040))), "", "1040 ranks on 1", "1024"),),
     "PD-MODEL-013": (
         Example("sparse", model("d1", "config/index_topk", ["2048"]), "d1", "['2048']", "a whole number"),
@@ -1283,6 +1284,9 @@ MORE: dict[str, tuple[Example, ...]] = {
     ),
     "PD-CONN-002": (
         Example("sparse", transfer("decode", "kv_rol", "x"), "d1", "SfaRemoteD2HConnector: kv_rol", "kv_role"),
+        Example("sparse", transfer("decode", "kv_prt", 1), "d1", "kv_prt", "left out: decode_kv_port decides"),
+        Example("mooncake", extra("decode", "decod", {"tp_size": 8}), "d1", "config.decod", "left out: the plan"),
+        Example("mooncake", extra("decode", "use_ascend_driect", True), "d1", "driect", "left out: nobody reads"),
     ),
     "PD-CONN-006": (Example("mooncake", extra("decode", "prefill", None), "d1", "does not state prefill", "dp_size"),),
     "PD-ENV-010": (

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import rule
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.commands import describe
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.planner import plan as make_plan
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.report_json import as_json
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.rules.registry import REPORT
 from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.clusters import (
     CLUSTERS,
     host_facts,
@@ -31,6 +34,10 @@ def told(mistake: dict[str, Any]) -> set[tuple[str, str]]:
         for each in ({"cluster": mistake.get("cluster", "sparse")}, mistake)
     )
     return after - before
+
+
+def offload(config: dict[str, Any]) -> dict[str, Any]:
+    return {"additional-config": {"sparse_kv_offload_config": config}}
 
 
 # ---- an instance that cannot be laid out ----
@@ -382,3 +389,93 @@ def test_memory_is_forgiven_to_containers_of_this_plan_alone() -> None:
         facts["d1"]["host"]["containers"] = [{"name": container, "state": "running"}]
         found = {one.rule for one in rules.judge(plan, facts).findings if one.severity in ("error", "warning")}
         assert found == wanted
+
+
+@pytest.mark.parametrize(
+    ("kind", "stated", "right"),
+    [
+        ("sparse", 1.2, "0.95"),
+        ("sparse", "1.02", "0.95"),
+        ("context_parallel", 1.2, "0.96"),
+        ("mooncake", 9.5, "0.92"),
+        ("sparse", 90, "0.9"),
+        ("sparse", "95", "0.95"),
+        ("sparse", 0, "above 0, at most 1"),
+    ],
+)
+def test_a_share_of_memory_above_all_has_one_right(kind: str, stated: Any, right: str) -> None:
+    args = {
+        **CLUSTERS[kind][1].get("pd_vllm_args", {}),
+        "gpu-memory-utilization": stated,
+        "max-num-batched-tokens": 9999,
+    }
+    findings = judged({"cluster": kind, "d1": {"decode_vllm_args": args}}).findings
+    assert {one.rule: one.right for one in findings if "utilization" in one.found and one.severity == "error"} == {
+        "PD-ARG-003": right
+    }
+    assert not {"PD-MEM-003", "PD-MEM-004"} & {one.rule for one in findings if one.host == "d1"}
+
+
+# ---- advice that stands after it was taken ----
+
+
+@pytest.mark.parametrize(
+    ("mistake", "right", "refused"),
+    [
+        ({"d1": {"decode_vllm_args": offload({"enable": True})}}, "left out: pd_profile decides enabled", "enabled"),
+        ({"d1": {"decode_kv_transfer_config": {"kv_prt": 1}}}, "left out: decode_kv_port decides kv_port", "kv_port"),
+        (
+            {"cluster": "mooncake", "d1": {"decode_kv_transfer_config": {EXTRA: {"decod": {"tp_size": 8}}}}},
+            "left out: the plan decides decode",
+            "decode",
+        ),
+        (
+            {"cluster": "mooncake", "d1": {"decode_kv_transfer_config": {EXTRA: {"use_ascend_driect": True}}}},
+            "left out: nobody reads use_ascend_direct",
+            "use_ascend_direct",
+        ),
+        ({"d1": {"decode_kv_transfer_config": {"kv_loade_failure_policy": "fail"}}}, "kv_load_failure_policy", ""),
+        (
+            {
+                "cluster": "mooncake",
+                "d1": {"decode_kv_transfer_config": {EXTRA: {"prefil": {"pp_layer_partition": "3"}}}},
+            },
+            "prefill",
+            "",
+        ),
+    ],
+)
+def test_no_key_is_called_right_that_would_be_refused(mistake: dict[str, Any], right: str, refused: str) -> None:
+    told_of = [one for one in judged(mistake).findings if one.severity == "error"]
+    assert [one.right for one in told_of] == [right]
+    assert told_of[0].mend.startswith("remove" if refused else "mend")
+    misspelt = json.dumps(mistake["d1"])
+    as_advised = {
+        **mistake,
+        "d1": json.loads(re.sub(r'"(enable|kv_prt|decod|use_ascend_driect)"', f'"{refused}"', misspelt)),
+    }
+    if refused:
+        assert {one.rule for one in judged(as_advised).findings} & {"owned-option", "owned-kv-field", "PD-CONN-016"}
+
+
+@pytest.mark.parametrize("port", [30000, 36100, 70000])
+def test_the_plan_is_not_blamed_for_what_the_planner_refuses(port: int) -> None:
+    for kind in ("sparse", "mooncake"):
+        findings = judged({"cluster": kind, "d1": {"decode_kv_transfer_config": {"kv_port": port}}}).findings
+        assert any(one.rule == "owned-kv-field" for one in findings)
+        assert not any(one.mend == REPORT for one in findings)
+
+
+def test_a_configuration_that_the_user_writes_whole_is_mended_where_it_stands() -> None:
+    """In profile custom the plan fills in neither sizes nor ports."""
+    parts = [
+        {"kv_connector": f"Mooncake{kind}", "kv_role": "kv_producer"} for kind in ("ConnectorV1", "HybridConnector")
+    ]
+    for number, part in enumerate(parts):
+        part["kv_port"] = 36000 + 1000 * number  # type: ignore[assignment]
+    stated = {"kv_connector": "MultiConnector", "kv_role": "kv_producer", EXTRA: {"connectors": parts}}
+    own = {"prefill_kv_transfer_config": stated}
+    findings = judged({"cluster": "mooncake", "all": {"pd_profile": "custom"}, "p1": own}).findings
+    mends = {one.rule: one.mend for one in findings if one.host == "p1"}
+    assert mends["PD-PORT-013"] == "state one kv_port for all connectors in prefill_kv_transfer_config"
+    assert mends["PD-CONN-006"] == "state it in prefill_kv_transfer_config"
