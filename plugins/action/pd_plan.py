@@ -55,7 +55,8 @@ class ActionModule(ActionBase):
         task_vars = task_vars or {}
         facts = {host: well_formed(seen) for host, seen in _plain(arguments["facts"]).items()}
         groups = _plain(task_vars["groups"])
-        made = plan(_inventory(task_vars["hostvars"], groups), groups, facts)
+        inventory, failed = _inventory(task_vars["hostvars"], groups)
+        made = plan(inventory, groups, facts, failed)
         if arguments["draft"]:
             return result | {"changed": False, "plan": made}
         told = [*_out_of_sight(task_vars), *_find_archive(made["settings"], self._find_needle)]
@@ -112,7 +113,7 @@ def _members(hostvars: Mapping[str, Mapping[str, Any]], groups: Mapping[str, lis
     names = set(VARIABLES["pd_groups"].default.values())
     for host in hostvars:
         if "pd_groups" in hostvars[host]:
-            stated = _plain(hostvars[host]["pd_groups"])
+            stated, _why = _templated(hostvars[host], "pd_groups")
             names |= {str(name) for name in stated.values()} if isinstance(stated, dict) else set()
     found = {host for name in names for host in groups.get(name, ())}
     return [host for host in groups["all"] if host in found or not found]
@@ -165,15 +166,36 @@ def _find_archive(settings: dict[str, Any], find: Callable[[str, str], str]) -> 
     ]
 
 
-def _inventory(hostvars: Mapping[str, Mapping[str, Any]], groups: Mapping[str, list[str]]) -> dict[str, dict[str, Any]]:
-    """The planner's variables of every host, templated; names that only look like them without their value."""
-    result = {}
+def _inventory(
+    hostvars: Mapping[str, Mapping[str, Any]], groups: Mapping[str, list[str]]
+) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, str]]]:
+    """The planner's variables of every host, templated, names that only look like them without their value; and why
+    others cannot be templated.
+    """
+    result: dict[str, dict[str, Any]] = {}
+    failed: dict[str, dict[str, str]] = {}
     for host in _members(hostvars, groups):
         variables = hostvars[host]
-        names = [name for name in variables if name in _READ]
-        strangers = [name for name in variables if may_be_misspelt(name)]
-        result[host] = {**_plain({name: variables[name] for name in names}), **dict.fromkeys(strangers)}
-    return result
+        result[host] = dict.fromkeys(name for name in variables if may_be_misspelt(name))
+        failed[host] = {}
+        for name in variables:
+            if name not in _READ:
+                continue
+            value, why = _templated(variables, name)
+            if why:
+                failed[host][name] = why
+            else:
+                result[host][name] = value
+    return result, failed
+
+
+def _templated(variables: Mapping[str, Any], name: str) -> tuple[Any, str]:
+    """A host's variable, or why there is none: it is templated as it is looked up."""
+    try:
+        return _plain(variables[name]), ""
+    except Exception as error:  # an undefined name, a filter that is none, or whatever a filter raises
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        return None, lines[0]
 
 
 def _plain(value: Any) -> Any:

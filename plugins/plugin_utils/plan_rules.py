@@ -16,6 +16,8 @@ PLAN_RULES: Mapping[str, str] = {
     "variable-ignored": "The plan is made once for the whole cluster, from what the inventory, group_vars, host_vars, "
     "facts and -e say of every host. Vars of a play, block, role or task hold for the hosts of that play only.",
     "variable-type": "The value cannot be read as the variable's type, so it is ignored until it is corrected.",
+    "variable-template": "The value is a template that cannot be filled in on this host: a name in it is not defined "
+    "there, or it is no template. The variable counts as not set until it is corrected.",
     "variable-choice": "The variable takes one of a few words, and this is none of them. The plan goes on with "
     "the nearest, else with the default.",
     "variable-differs": "The variable holds for the whole cluster, but two hosts state different values. What is built "

@@ -46,10 +46,15 @@ Inventory = Mapping[str, Mapping[str, Any]]
 
 
 def plan(
-    inventory: Inventory, groups: Mapping[str, Sequence[str]], facts: Mapping[str, Mapping[str, Any]] | None = None
+    inventory: Inventory,
+    groups: Mapping[str, Sequence[str]],
+    facts: Mapping[str, Mapping[str, Any]] | None = None,
+    failed: Mapping[str, Mapping[str, str]] | None = None,
 ) -> dict[str, Any]:
-    """The plan of a cluster. ``inventory``: host -> its variables, templated; ``groups``: group -> hosts in order."""
-    draft = _read(inventory, groups, facts or {})
+    """The plan of a cluster. ``inventory``: host -> its variables, templated; ``groups``: group -> hosts in order;
+    ``failed``: host -> variables that cannot be templated, and why.
+    """
+    draft = _read(Settings(inventory, Report(), failed or {}), inventory, groups, facts or {})
     layers = UserLayers(draft)
     _place(draft)
     _connect(draft)
@@ -92,10 +97,14 @@ def plan(
 # ---- reading ----
 
 
-def _read(inventory: Inventory, groups: Mapping[str, Sequence[str]], facts: Mapping[str, Mapping[str, Any]]) -> Draft:
+def _read(
+    settings: Settings,
+    inventory: Inventory,
+    groups: Mapping[str, Sequence[str]],
+    facts: Mapping[str, Mapping[str, Any]],
+) -> Draft:
     """Profile, hosts and what is the same for all of them."""
-    report, unknowns = Report(), Unknowns()
-    settings = Settings(inventory, report)
+    report, unknowns = settings.report, Unknowns()
     profile = PROFILES[settings.cluster("pd_profile")]
     group_names = _group_names(settings, report)
     wanted = profile.roles if "engine" in profile.roles else (*profile.roles, "proxy")
@@ -185,7 +194,7 @@ def _left_out(names: Sequence[str], groups: Mapping[str, Sequence[str]], known: 
 def _model_path(settings: Settings, report: Report, unknowns: Unknowns) -> str:
     path = settings.cluster("pd_model_path")
     if path is None:
-        if settings.hosts:  # without hosts nobody could have set it
+        if settings.hosts and not settings.fails("pd_model_path"):  # without hosts nobody could have set it
             unprefixed = settings.mentions(UNPREFIXED)
             report.add(
                 "model-path",

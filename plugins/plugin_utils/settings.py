@@ -67,9 +67,16 @@ def some(names: Sequence[str], most: int = 4) -> str:
 class Settings:
     """Values of the variables in ``variables.py``; anything else in the inventory is none of the planner's business."""
 
-    def __init__(self, inventory: Mapping[str, Mapping[str, Any]], report: Report) -> None:
+    def __init__(
+        self,
+        inventory: Mapping[str, Mapping[str, Any]],
+        report: Report,
+        failed: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:
+        """``failed``: host -> variables that cannot be templated, and why; to all else they are not set."""
         self._inventory = inventory
-        self._report = report
+        self._failed = failed or {}
+        self.report = self._report = report
         self._cluster: dict[str, Any] = {}
         self._checked: dict[tuple[str, str], Any] = {}
         self.hosts: list[str] = list(inventory)
@@ -97,6 +104,10 @@ class Settings:
         """Whether a host of the cluster has a variable of this name, ours or not."""
         return any(name in self._inventory.get(host, {}) for host in self.hosts)
 
+    def fails(self, name: str) -> bool:
+        """Whether a host of the cluster states it by a template that cannot be filled in, which is told."""
+        return any(name in self._failed.get(host, {}) for host in self.hosts)
+
     def is_set(self, host: str, name: str) -> bool:
         return self._own(host, name) is not None
 
@@ -118,7 +129,7 @@ class Settings:
     def check_partner(self, name: str, chooser: str, choice: str) -> None:
         """Report ``name`` where ``chooser`` asks for it and it is missing, or where nothing reads it."""
         stated, chosen = self.cluster(name) is not None, self.cluster(chooser) == choice
-        if chosen and not stated:
+        if chosen and not stated and not self.fails(name):
             self._report.add(
                 "variable-partner",
                 f"{chooser} is {choice}, but {name} is not set",
@@ -161,6 +172,15 @@ class Settings:
         """
         others = tuple(f"{role}_" for role in ROLES if role not in roles)
         for host in self.hosts:
+            for name, why in self._failed.get(host, {}).items():
+                if not name.startswith(others):
+                    self._report.add(
+                        "variable-template",
+                        f"{name} cannot be templated: {why}",
+                        "a template of which every name is defined on this host",
+                        f"correct {name}, or define what it names",
+                        host,
+                    )
             for name in self._inventory.get(host, {}):
                 if name in role_variables() or (name in VARIABLES and not name.startswith(others)):
                     self._own(host, name)

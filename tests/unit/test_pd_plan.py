@@ -188,6 +188,28 @@ def test_playbook_plan_prints_and_contacts_no_host(tmp_path: Path) -> None:
     assert "unreachable=0" in run.stdout
 
 
+UNDEFINED = INVENTORY.replace(
+    "ansible_host: 192.0.2.2",
+    "ansible_host: 192.0.2.2, decode_port: '{{ my_port }}', pd_log_dir: '{{ 1 | no_filter }}', pd_devices: [0, 0]",
+).replace("pd_address:", "pd_image_archive: '{{ nowhere.archive }}'\n    pd_image_source: archive\n    pd_address:")
+
+
+def test_templates_that_cannot_be_filled_in_are_findings_among_all_others(tmp_path: Path) -> None:
+    """Ansible before 2.19 leaves an undefined name as it is written; what has a type is told of it all the same."""
+    run = run_playbook(tmp_path, ROOT / "playbooks" / "plan.yml", UNDEFINED, columns="200")
+    assert run.returncode == 0, run.stdout + run.stderr
+    told = [line.split(maxsplit=3) for line in run.stdout.splitlines() if line.startswith("error ")]
+    assert ("device-list", "d1") in [(rule, host) for _severity, rule, host, _text in told]
+    template = {text.split()[0]: (host, text) for _severity, rule, host, text in told if rule == "variable-template"}
+    assert {name: host for name, (host, _text) in template.items()} == {
+        "decode_port": "d1",
+        "pd_log_dir": "d1",
+        "pd_image_archive": "cluster",
+    }
+    assert template["decode_port"][1] == "decode_port cannot be templated: 'my_port' is undefined"
+    assert "variable-partner" not in run.stdout  # it is set, if to nothing
+
+
 @pytest.mark.parametrize("columns", ["80", "130"])
 def test_the_table_is_as_wide_as_the_terminal(tmp_path: Path, columns: str) -> None:
     run = run_playbook(tmp_path, ROOT / "playbooks" / "plan.yml", INVENTORY, columns=columns)

@@ -102,3 +102,16 @@ def test_what_sizes_of_a_side_follow_from() -> None:
         "prefill.tp_size": "prefill_parallel and the inventory",
         "decode.dp_size": "decode_parallel and the inventory",
     }
+
+
+# ---- templates ----
+
+
+def test_what_cannot_be_templated_is_not_also_missing() -> None:
+    """Of a role that is not planned it is nobody's business, nor on a host of no group."""
+    inventory = {host: {name: value for name, value in V32.items() if name != "pd_model_path"} for host in ("p1", "d1")}
+    why = {"pd_model_path": "'models' is undefined", "engine_port": "'x' is undefined"}
+    made = plan({**inventory, "x1": {}}, ONE_PAIR, None, {**dict.fromkeys(inventory, why), "x1": {"pd_nic": "no"}})
+    assert [(one["rule"], one["found"]) for one in made["findings"] if one["severity"] == "error"] == [
+        ("variable-template", "pd_model_path cannot be templated: 'models' is undefined (on 2 hosts: p1, d1)")
+    ]
