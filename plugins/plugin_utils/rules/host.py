@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from ..facts import find_unknowns, mark
@@ -19,18 +20,34 @@ MIN_DOCKER_API = "1.41"
 CLOCK_LIMIT_S = 30.0
 
 
-@rule("PD-HOST-001", ERROR, "a host was not reached", per="host", source="collection")
+#: What Ansible or ssh say of a host that gave no facts -> what would be right, and how to get there.
+UNREACHED = (
+    (
+        r"interpreter|deserializ|MODULE FAILURE|\bpython",
+        "a Python that runs modules",
+        "set ansible_python_interpreter of {host} to a Python from 3.8 on",
+    ),
+    (
+        "permission denied|incorrect .*password",
+        "a login that the host takes",
+        "correct ansible_user, the key or the password of {host}",
+    ),
+    ("could not resolve|not known", "an address, or a name that resolves", "correct ansible_host of {host}"),
+    ("host key", "the host's own key", "compare and renew the key of {host} in known_hosts"),
+    ("", "an answer over SSH", "ansible -m ansible.builtin.ping -i INVENTORY {host}"),
+)
+
+
+@rule("PD-HOST-001", ERROR, "a host could not be probed", per="host", source="collection")
 def reached(ctx: Context, host: str) -> Iterator[Problem]:
     """Nothing is known of a host that could not be probed; no check about it was made."""
     if ctx.facts is None:
         raise Missing("no host was contacted")
     found = ctx.facts.get(host)
     if not found or found.get("unreachable"):
-        yield Problem(
-            str((found or {}).get("unreachable") or "no facts"),
-            "an answer over SSH",
-            f"ansible -m ansible.builtin.ping {host}",
-        )
+        reason = str((found or {}).get("unreachable") or "no facts")
+        right, mend = next(rest for pattern, *rest in UNREACHED if re.search(pattern, reason, re.IGNORECASE))
+        yield Problem(reason, right, mend.format(host=host))
 
 
 @rule("PD-HOST-002", WARNING, "facts of a host are old", per="host", source="collection")

@@ -826,10 +826,22 @@ EXAMPLES: dict[str, Example] = {
     ),
 }
 
+def unreached(reason: str, right: str) -> Example:
+    return Example("sparse", lambda plan, facts: facts.update(d1={"unreachable": reason}), "d1", reason, right)
+
+
 #: Further ways in which a rule must find something.
 OFFICIAL = "https://github.com/vllm-project/vllm-ascend.git"
 
 MORE: dict[str, tuple[Example, ...]] = {
+    "PD-HOST-001": (
+        unreached("The module interpreter '/usr/bin/python3.42' was not found.", "a Python that runs modules"),
+        unreached("Module result deserialization failed: no JSON", "a Python that runs modules"),
+        unreached("Failed to connect to the host via ssh: root@d1: Permission denied (publickey).", "a login"),
+        unreached("ssh: Could not resolve hostname d1: Name or service not known", "a name that resolves"),
+        unreached("Host key verification failed.", "the host's own key"),
+        unreached("connect to host d1 port 22: Connection refused", "an answer over SSH"),
+    ),
     "PD-SPARSE-010": (Example("sparse", sparse("decode", "enable", True), "d1", "enable", "left out: pd_profile"),),
     "PD-MMC-004": (Example("sparse", planned("engines/0/devices", list(range(1040))), "", "1040 ranks on 1", "1024"),),
     "PD-MODEL-013": (
