@@ -826,6 +826,7 @@ EXAMPLES: dict[str, Example] = {
     ),
 }
 
+
 def unreached(reason: str, right: str) -> Example:
     return Example("sparse", lambda plan, facts: facts.update(d1={"unreachable": reason}), "d1", reason, right)
 
