@@ -13,7 +13,7 @@ from ..findings import ERROR, INFO, WARNING
 from ..sizes import fraction, whole
 from .context import Context, Engine, known
 from .keys import unknown_keys
-from .registry import Problem, rule
+from .registry import GUIDES, Problem, rule
 
 MOONCAKE_P2P = ("MooncakeConnectorV1", "MooncakeHybridConnector", "MooncakeLayerwiseConnector")
 #: Connectors of vllm-ascend 0.26.0rc1 (distributed/kv_transfer/__init__.py) and of vLLM that people use beside them.
@@ -231,7 +231,7 @@ def roles(ctx: Context, engine: Engine) -> Iterator[Problem]:
 @rule(
     "PD-CONN-007",
     ERROR,
-    "the KV pool's backend is not stated",
+    "the KV pool's backend is left out or does not fit",
     per="service",
     source="ascend_store/pool_scheduler.py KVPoolScheduler",
 )
@@ -278,7 +278,7 @@ LAYERWISE = {
 @rule(
     "PD-CONN-008",
     ERROR,
-    "layerwise buffers are set wrong",
+    "layerwise buffers are set wrong or not at all",
     per="service",
     source="ascend_store/layerwise_cache_layout.py build_layerwise_cache_layout",
 )
@@ -321,7 +321,7 @@ def layerwise_buffers(ctx: Context, engine: Engine) -> Iterator[Problem]:
 @rule(
     "PD-CONN-009",
     ERROR,
-    "connectors or their settings do not go together",
+    "connectors or their settings do not go together, or were not tried together",
     per="service",
     source="vllm-ascend #7085, #15676; layerwise_and_sparse_kv_cache_offloading.md section 5",
 )
@@ -385,12 +385,15 @@ def prefill_drafts(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """Upstream's documentation wants num_speculative_tokens 1 on prefill, which emits one token anyway. Both guides
     have 3.
 
-    It was written for Mooncake; with SfaRemoteD2H it is only noted.
+    It was written for Mooncake; with SfaRemoteD2H it is only noted, and so is what a guide has.
     """
     if engine.role == "prefill" and engine.speculative_tokens > 1:
-        severity = INFO if kinds.SFA in engine.connectors else None
+        guides = ctx.of_guide(engine, "speculative-config", "num_speculative_tokens")
         yield Problem(
-            f"num_speculative_tokens {engine.speculative_tokens}", "1", "set it in prefill_vllm_args", severity=severity
+            f"num_speculative_tokens {engine.speculative_tokens}{GUIDES if guides else ''}",
+            "1",
+            "set it in prefill_vllm_args",
+            severity=INFO if guides or kinds.SFA in engine.connectors else None,
         )
 
 
@@ -443,11 +446,15 @@ def kv_port(ctx: Context, engine: Engine) -> Iterator[Problem]:
     source="vllm-ascend: use_ascend_direct is read by no file",
 )
 def dead_keys(ctx: Context, engine: Engine) -> Iterator[Problem]:
-    """use_ascend_direct stands in guide 2 and in upstream's examples, but no code of vllm-ascend reads it."""
+    """use_ascend_direct stands in guide 2 and in upstream's examples, but no code of vllm-ascend reads it. What the
+    profile has from its guide is not told.
+    """
     for part in engine.parts:
-        if "use_ascend_direct" in extra_of(part):
-            where = extra_place(engine, part, "use_ascend_direct")
-            yield Problem("use_ascend_direct", "left out", f"may be removed from {where}")
+        for key in (key for key in DEAD_KEYS if key in extra_of(part)):
+            own = key if part is engine.transfer else "connectors"
+            where = engine.stated_in(f"kv-transfer-config.{EXTRA}.{own}", default="")
+            if where:
+                yield Problem(key, "left out", f"may be removed from {where}")
 
 
 @rule(

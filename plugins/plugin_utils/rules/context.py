@@ -22,6 +22,7 @@ from ...module_utils._sizing_input import (
 from ...module_utils._sizing_model import experts_of, longest_length, number, text_config
 from .. import connectors, containers
 from ..memcache import LOCAL_FILE
+from ..profiles import PROFILES
 from ..sizes import fraction, is_auto, sizing_input, whole, wrong_numbers
 
 UNKNOWN = "<unknown"
@@ -403,6 +404,16 @@ class Context:
         for port in self.plan.get("ports") or []:
             result.setdefault(str(port["host"]), []).append(port)
         return result
+
+    def of_guide(self, engine: Engine, *path: str) -> bool:
+        """Whether an option, or a key in it, is as the profile has it from its guide, and no variable states it."""
+        profile = PROFILES.get(self.profile)
+        if profile is None or not profile.guided or engine.stated_in(".".join(path), default=""):
+            return False
+        value, own = engine.args, profile.vllm_args.get(engine.role, {})
+        for key in path:
+            value, own = ((one.get(key) if isinstance(one, Mapping) else None) for one in (value, own))
+        return own is not None and value == own
 
     def told(self, rule: str) -> bool:
         """Whether the planner itself has found this."""

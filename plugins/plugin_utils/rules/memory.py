@@ -11,7 +11,7 @@ from ...module_utils._sizing_input import HOST_RESERVE_BYTES
 from ..findings import ERROR, INFO, WARNING
 from ..sizes import whole
 from .context import Context, Engine, Missing
-from .registry import REPORT, Problem, rule
+from .registry import GUIDES, IF_IT_FAILS, REPORT, Problem, rule
 from .sparse_kv import pinned_beyond_need, wasted
 
 #: Above this share of HBM, reports of running out of memory pile up once KV moves between hosts.
@@ -111,7 +111,7 @@ def host_memory(ctx: Context, host: str) -> Iterator[Problem]:
 @rule(
     "PD-MEM-002",
     ERROR,
-    "a chip's memory does not hold the engine",
+    "a chip's memory does not hold the engine with all its requests at full length",
     per="service",
     chips=True,
     source="vllm-ascend #9372; vLLM worker memory profiling",
@@ -180,12 +180,16 @@ def chip_memory(ctx: Context, engine: Engine) -> Iterator[Problem]:
 )
 def transfer_headroom(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """Connectors register memory outside of what vLLM counts; at 0.96 engines ran out of memory once transfer was
-    added.
+    added. Where a guide publishes such a value and you leave it at that, it is only noted.
     """
     value = engine.memory_utilization
     if engine.transfer and UTILISATION_WITH_TRANSFER < value <= 1:  # above: PD-ARG-003
+        guides = ctx.of_guide(engine, "gpu-memory-utilization")
         yield Problem(
-            f"{value} with {', '.join(sorted(engine.connectors))}", "0.95 or less", "lower gpu-memory-utilization"
+            f"{value}{GUIDES if guides else ''} with {', '.join(sorted(engine.connectors))}",
+            "0.95 or less",
+            f"lower gpu-memory-utilization{IF_IT_FAILS if guides else ''}",
+            severity=INFO if guides else None,
         )
 
 

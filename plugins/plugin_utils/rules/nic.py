@@ -161,7 +161,7 @@ def way_to_peers(ctx: Context, host: str) -> Iterator[Problem]:
             )
 
 
-@rule("PD-NIC-006", ERROR, "a peer cannot be reached", per="host", source="vllm-ascend #2399")
+@rule("PD-NIC-006", ERROR, "a peer cannot be reached, or not on all ports", per="host", source="vllm-ascend #2399")
 def peers_answer(ctx: Context, host: str) -> Iterator[Problem]:
     """There is no route to the peer, or its ports do not answer at all.
 
@@ -250,7 +250,7 @@ def proxies_of(env: Mapping[str, Any]) -> dict[str, str]:
 @rule(
     "PD-NIC-008",
     WARNING,
-    "an HTTP proxy stands between the hosts of the cluster",
+    "settings of an HTTP proxy stand between the hosts of the cluster",
     per="host",
     source="vllm-ascend #10226; VibeVoice #248; httpx _utils.py get_environment_proxies",
 )

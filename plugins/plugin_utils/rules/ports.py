@@ -299,7 +299,7 @@ def outside_memfabric_block(ctx: Context, host: str) -> Iterator[Problem]:
 @rule(
     "PD-PORT-007",
     ERROR,
-    "engines of a host share HCCL's base port",
+    "engines of a host share HCCL's base port, or have none",
     per="host",
     chips=True,
     source="vllm-ascend #4725, #405, #11968, #16205",

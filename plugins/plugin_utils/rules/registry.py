@@ -32,6 +32,10 @@ WHY_ALONE = f"see {SEE}"
 #: How the finding of a rule begins that crashed: no verdict, whatever its title says.
 CRASHED = "the rule itself failed"
 
+#: What is said of a value that the profile has from its guide, and how it is mended, as somebody has seen it work.
+GUIDES = ", the guide's value"
+IF_IT_FAILS = ", if it fails"
+
 #: What is said of the container of a service that an earlier plan had.
 LEFT_OVER = ", of a service that this plan does not have there"
 

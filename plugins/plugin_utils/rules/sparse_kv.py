@@ -221,7 +221,14 @@ def only_on_consumers(ctx: Context, engine: Engine) -> Iterator[Problem]:
         )
 
 
-@rule("PD-SPARSE-008", ERROR, "decode runs the V2 model runner", per="engine", source=f"{CONFIG}", versions=">=0.26")
+@rule(
+    "PD-SPARSE-008",
+    ERROR,
+    "decode is not kept off the V2 model runner",
+    per="engine",
+    source=f"{CONFIG}",
+    versions=">=0.26",
+)
 def v1_runner(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """Offload does not work with vLLM's V2 model runner; VLLM_USE_V2_MODEL_RUNNER=0 keeps it off."""
     if not engine.offloads:
@@ -306,7 +313,7 @@ def pool_holds_workload(ctx: Context, engine: Engine) -> Iterator[Problem]:
 @rule(
     "PD-SPARSE-012",
     ERROR,
-    "the start-up gate will refuse dram_size_per_dp_GB",
+    "the start-up gate would refuse dram_size_per_dp_GB",
     per="service",
     source="worker/worker.py update_available_memory_for_sparse_kv_offload; PR #14921",
     versions=">=0.26",

@@ -245,6 +245,19 @@ def transfer(role: str, key: str, value: Any) -> Change:
     return arg(role, f"kv-transfer-config/{key}", value)
 
 
+def stated(role: str, path: str, variable: str) -> Change:
+    """The variable in which a key of a role's connector stands."""
+
+    def change(plan: Plan, facts: Facts) -> None:
+        for engine in engines(plan, role):
+            engine["stated_in"][f"kv-transfer-config.{path}"] = variable
+
+    return change
+
+
+EXTRA = "kv_connector_extra_config"
+
+
 def second_engine(host: str) -> Change:
     """A copy of the host's last engine in an instance of its own."""
 
@@ -643,7 +656,15 @@ EXAMPLES: dict[str, Example] = {
         "engine_id 0",
     ),
     "PD-CONN-015": Example("sparse", transfer("decode", "kv_port", None), "d1", "without kv_port"),
-    "PD-CONN-016": Example("mooncake", extra("decode", "use_ascend_direct", True), "d1"),
+    "PD-CONN-016": Example(
+        "mooncake",
+        both(
+            extra("decode", "use_ascend_direct", True),
+            stated("decode", f"{EXTRA}.use_ascend_direct", "pd_kv_transfer_config"),
+        ),
+        "d1",
+        quiet=extra("decode", "use_ascend_direct", True),  # the profile's own
+    ),
     "PD-CONN-017": Example("sparse", arg("decode", "kv-transfer-config", '{"kv_role":"kv_consumer",}'), "d1", "str"),
     "PD-CONN-018": Example("sparse_2p", both(second_pool_tp8, told_of_tp8), "", "TP 8: prefill-p2-0"),
     "PD-CONN-019": Example("mooncake", arg("prefill", "additional-config", {"recompute_scheduler_enable": True}), "p1"),

@@ -479,3 +479,45 @@ def test_a_configuration_that_the_user_writes_whole_is_mended_where_it_stands() 
     mends = {one.rule: one.mend for one in findings if one.host == "p1"}
     assert mends["PD-PORT-013"] == "state one kv_port for all connectors in prefill_kv_transfer_config"
     assert mends["PD-CONN-006"] == "state it in prefill_kv_transfer_config"
+
+
+# ---- what a guide publishes ----
+
+
+def test_a_sound_guide_gives_no_warnings_about_its_own_values() -> None:
+    notes = {"PD-CONN-011": "num_speculative_tokens 3, the guide's value", "PD-MEM-003": "0.96, the guide's value with"}
+    for kind in ("sparse", "context_parallel"):
+        findings = judged({"cluster": kind}).findings
+        assert {one.severity for one in findings} == {"info"}
+        assert not any(one.rule == "PD-CONN-016" for one in findings)
+        told_of = {one.rule: one.found for one in findings if one.rule in notes}
+        assert all(found.startswith(notes[rule]) for rule, found in told_of.items())
+        assert ("PD-CONN-011" in told_of) and ("PD-MEM-003" in told_of) == (kind == "context_parallel")
+
+
+@pytest.mark.parametrize(
+    ("host", "own", "rule"),
+    [
+        ("d1", {"decode_vllm_args": {"gpu-memory-utilization": 0.96}}, "PD-MEM-003"),
+        ("d1", {"decode_vllm_args": {"gpu-memory-utilization": 0.98}}, "PD-MEM-003"),
+        ("p1", {"pd_vllm_args": {"speculative-config": {"num_speculative_tokens": 3}}}, "PD-CONN-011"),
+        ("p1", {"pd_vllm_args": {"speculative-config": {"num_speculative_tokens": 2}}}, "PD-CONN-011"),
+    ],
+)
+def test_the_same_values_are_warned_of_where_a_user_states_them(host: str, own: dict[str, Any], rule: str) -> None:
+    findings = [one for one in judged({"cluster": "context_parallel", host: own}).findings if one.rule == rule]
+    assert [(one.severity, "guide" in one.found) for one in findings if one.host == host] == [("warning", False)]
+
+
+def test_what_nobody_reads_is_told_of_what_a_user_states() -> None:
+    own = {"pd_kv_transfer_config": {EXTRA: {"use_ascend_direct": True}}}
+    findings = [one for one in judged({"cluster": "mooncake", "d1": own}).findings if one.rule == "PD-CONN-016"]
+    assert [(one.host, one.mend) for one in findings] == [("d1", "may be removed from pd_kv_transfer_config")]
+
+
+def test_a_title_holds_for_a_note_too() -> None:
+    """vLLM takes fewer requests at once then, and runs."""
+    args = {**CLUSTERS["mooncake"][1]["pd_vllm_args"], "max-num-seqs": 64}
+    findings = judged({"cluster": "mooncake", "d1": {"decode_vllm_args": args}}).findings
+    assert ("PD-MEM-002", "info") in {(one.rule, one.severity) for one in findings}
+    assert rules.RULES["PD-MEM-002"].title.endswith("with all its requests at full length")
