@@ -22,12 +22,12 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import (
 )
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.facts import well_formed
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.findings import ERROR, Finding
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.planner import plan
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.planner import WAY, plan
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.role_variables import role_variables
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import VARIABLES, may_be_misspelt
 
-#: All that is read; the SSH address finds the way to a peer.
-_READ = {*VARIABLES, *role_variables(), "ansible_host"}
+#: All that is read; the SSH address finds the way to a peer, and two names of one machine.
+_READ = {*VARIABLES, *role_variables(), *WAY}
 #: Columns of the table. Asked while this is imported, before a worker has no terminal any more; a log has no columns.
 _WIDTH = min(160, shutil.get_terminal_size((120, 24)).columns)
 #: Names of the two files of a report, in the folder that the user names.

@@ -44,6 +44,7 @@ class Host:
     devices: tuple[int, ...]  # those that may be used
     misstated: bool = False  # the user's list of them is none
     roles: list[str] = field(default_factory=list)
+    twins: list[str] = field(default_factory=list)  # other names of the same machine
 
 
 def build_host(

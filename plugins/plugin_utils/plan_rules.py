@@ -36,6 +36,8 @@ PLAN_RULES: Mapping[str, str] = {
     "model-path": "Every engine reads the model from a folder on its own host; nothing here copies weights.",
     "address-not-ipv4": "MemFabric wants a numeric IPv4 address that the peer can reach, and upstream's proxies write "
     "addresses into URLs as they are.",
+    "same-machine": "Hosts that Ansible reaches in the same way, or that are said to have one serving address, are one "
+    "machine. Each name would get its own services, on the same chips and ports.",
     "device-list": "Chips are listed by physical id, each once, and belong to one instance.",
     "instance-entry": "An entry of ROLE_instances has a name and may have devices, parallel, vllm_args, env and "
     "ports: port, kv_port, data_parallel_rpc_port.",

@@ -13,6 +13,7 @@ from typing import Any
 
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import connectors
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.cluster import (
+    Host,
     build_host,
     claims_of_role,
     is_ipv4,
@@ -41,6 +42,9 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables i
 )
 
 SCHEMA = 1
+
+#: How Ansible reaches a host, where that is said of the host, and what holds where it is not.
+WAY = {"ansible_host": "", "ansible_connection": "ssh", "ansible_port": "22", "ansible_ssh_common_args": ""}
 
 Inventory = Mapping[str, Mapping[str, Any]]
 
@@ -130,6 +134,7 @@ def _read(
         name: build_host(name, inventory[name], settings, HostFacts(facts.get(name)), unknowns, report)
         for name in names
     }
+    _find_twins(hosts, inventory, settings, report)
     for role in wanted:
         for name in members[role]:
             hosts[name].roles.append(role)
@@ -188,6 +193,31 @@ def _left_out(names: Sequence[str], groups: Mapping[str, Sequence[str]], known: 
         if near and group not in known and not planned.intersection(hosts) and hosts:
             report.add(
                 "left-out", f"group {group!r} with {some(hosts)}", near[0], f"call it {near[0]}", severity=WARNING
+            )
+
+
+def _find_twins(hosts: Mapping[str, Host], inventory: Inventory, settings: Settings, report: Report) -> None:
+    """Tell which names of the inventory are one machine: what one is given the other takes away."""
+    first: dict[tuple[str, ...], str] = {}
+    for name, host in hosts.items():
+        way = tuple(str(inventory[name].get(variable) or default) for variable, default in WAY.items())
+        evidence = {"ansible_host": way, "pd_address": (str(settings.of_host(name, "pd_address") or ""),)}
+        if way[0] == "" or way[1] == "local":
+            del evidence["ansible_host"]
+        twins: dict[str, list[str]] = {}
+        for variable, value in evidence.items():
+            if value[0] and (twin := first.setdefault((variable, *value), name)) != name:
+                twins.setdefault(twin, []).append(f"{variable} {value[0]}")
+        for twin, alike in twins.items():
+            hosts[twin].twins.append(name)
+            host.twins.append(twin)
+            variables = " and ".join(one.split()[0] for one in alike)
+            report.add(
+                "same-machine",
+                f"{twin} and {name} are one machine: both have {' and '.join(alike)}",
+                "one name for each machine; a host may be in several groups",
+                f"correct {variables} of one of them, or list {twin} in the groups of {name} instead of it",
+                name,
             )
 
 
@@ -392,6 +422,7 @@ def _hosts(draft: Draft, services: Sequence[dict[str, Any]]) -> dict[str, Any]:
             "reserved_ports": draft.ports.book.reserved(
                 name, host.facts.reserved_ports, host.facts.ephemeral_ports or EPHEMERAL
             ),
+            "twins": host.twins,
             "chips": len(host.chips),
             "devices": list(host.devices),
         }

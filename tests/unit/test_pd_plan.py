@@ -210,6 +210,15 @@ def test_templates_that_cannot_be_filled_in_are_findings_among_all_others(tmp_pa
     assert "variable-partner" not in run.stdout  # it is set, if to nothing
 
 
+@pytest.mark.parametrize(("said", "one"), [("", True), (", ansible_port: 2222", False)])
+def test_two_names_of_one_machine_are_told_before_any_is_contacted(tmp_path: Path, said: str, one: bool) -> None:
+    inventory = INVENTORY.replace("ansible_host: 192.0.2.2", f"ansible_host: 192.0.2.1{said}")
+    inventory = inventory.replace("    pd_address:", "    own_address:")
+    run = run_playbook(tmp_path, ROOT / "playbooks" / "plan.yml", inventory)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert ("p1 and d1 are one machine: both have ansible_host 192.0.2.1" in run.stdout) == one
+
+
 @pytest.mark.parametrize("columns", ["80", "130"])
 def test_the_table_is_as_wide_as_the_terminal(tmp_path: Path, columns: str) -> None:
     run = run_playbook(tmp_path, ROOT / "playbooks" / "plan.yml", INVENTORY, columns=columns)

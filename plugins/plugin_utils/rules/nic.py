@@ -72,6 +72,9 @@ def interface_is_up(ctx: Context, host: str) -> Iterator[Problem]:
     """
     name, address = (str(ctx.hosts[host].get(key)) for key in ("nic", "address"))
     interfaces = {str(one["name"]): one for one in ctx.fact(host, "nic.interfaces")}
+    twins = ctx.hosts[host].get("twins")  # then the planner's same-machine: the address may be the other one's
+    if twins and (is_unknown(name) or is_unknown(address)):
+        return
     if is_unknown(name) or is_unknown(address):
         asked = "pd_address" if is_unknown(name) and not is_unknown(address) else "pd_nic"
         fit, reasons = fit_to_serve(ctx, host), ctx.reasons(host, "nic")
@@ -92,7 +95,7 @@ def interface_is_up(ctx: Context, host: str) -> Iterator[Problem]:
         yield Problem(f"{name} is {found.get('state') or 'down'}", "up", f"bring {name} up, or choose another NIC")
     elif found.get("carrier") is False:
         yield Problem(f"{name} has no carrier", "a carrier", "plug the cable, or choose another NIC")
-    if owner != name:
+    if owner != name and not twins:
         where = f"belongs to {owner}" if owner else "belongs to no interface"
         yield Problem(f"{address} {where}, not to {name}", f"an address of {name}", mend)
 
@@ -287,13 +290,14 @@ def http_proxy(ctx: Context, host: str) -> Iterator[Problem]:
 
 @rule("PD-NIC-009", ERROR, "two hosts have the same address", per="cluster", source="collection")
 def addresses_differ(ctx: Context) -> Iterator[Problem]:
-    """Two inventory names for one address, or a copied pd_address: the second engine would meet the first one's
-    ports.
+    """Two inventory names for one address: the second engine would meet the first one's ports.
+
+    Where the inventory alone says so, the planner tells it (same-machine).
     """
     seen: dict[str, str] = {}
     for host in ctx.hosts:
         address = ctx.address(host)
-        if address in seen:
+        if address in seen and host not in (ctx.hosts[seen[address]].get("twins") or ()):
             yield Problem(
                 f"{seen[address]} and {host} both have {address}", "one each", "set pd_address per host", host
             )

@@ -115,3 +115,47 @@ def test_what_cannot_be_templated_is_not_also_missing() -> None:
     assert [(one["rule"], one["found"]) for one in made["findings"] if one["severity"] == "error"] == [
         ("variable-template", "pd_model_path cannot be templated: 'models' is undefined (on 2 hosts: p1, d1)")
     ]
+
+
+# ---- two names of one machine ----
+
+SAME, OTHER = {"ansible_host": "192.0.2.10"}, {"ansible_host": "192.0.2.20"}
+ADDRESS = {"pd_address": "192.0.2.10"}
+
+
+@pytest.mark.parametrize(
+    ("p1", "d1", "alike"),
+    [
+        (SAME, SAME, "ansible_host 192.0.2.10"),
+        (SAME, {**SAME, "ansible_port": 22}, "ansible_host 192.0.2.10"),
+        ({**SAME, **ADDRESS}, {**SAME, **ADDRESS}, "ansible_host 192.0.2.10 and pd_address 192.0.2.10"),
+        ({**SAME, **ADDRESS}, {**OTHER, **ADDRESS}, "pd_address 192.0.2.10"),
+        ({**SAME, **ADDRESS}, {**SAME, "pd_address": "192.0.2.20"}, "ansible_host 192.0.2.10"),
+        (SAME, OTHER, ""),
+        (SAME, {**SAME, "ansible_port": 2222}, ""),
+        (SAME, {**SAME, "ansible_ssh_common_args": "-J gate"}, ""),
+        (*[{**SAME, "ansible_connection": "local"}] * 2, ""),
+        ({}, {}, ""),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("contacted", [False, True])
+def test_two_names_of_one_machine_are_one_error(p1: Any, d1: Any, alike: str, contacted: bool) -> None:
+    """Whichever address is right is not known until then: what the probe refuses of a copied one is not told."""
+    facts = None
+    if contacted:
+        facts = facts_of_a_pair()
+        if alike and d1.get("ansible_host") == p1["ansible_host"]:
+            facts["d1"] = copy.deepcopy(facts["p1"])
+        elif alike:
+            facts["d1"]["nic"].update(serving=None, reasons=["192.0.2.10 is no address of this host"])
+    findings = judged(facts, {"p1": p1, "d1": d1})
+    assert told(findings) == ([("same-machine", "d1")] if alike else [])
+    if alike:
+        assert the(findings, "same-machine").found == f"p1 and d1 are one machine: both have {alike}"
+
+
+def test_other_hosts_are_still_compared() -> None:
+    facts = facts_of_a_pair()
+    facts["d1"]["nic"] = copy.deepcopy(facts["p1"]["nic"])
+    assert told(judged(facts, {"p1": SAME, "d1": OTHER})) == [("PD-NIC-009", "d1")]
