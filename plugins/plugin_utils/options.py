@@ -20,6 +20,8 @@ _DATA = Path(__file__).parent / "data"
 
 #: vLLM's FlexibleArgumentParser reads ``-O3`` and ``-O=3`` as the level of the compilation config.
 _OPTIMISE = "-O"
+#: The one option in whose configuration vLLM takes keys with dashes too (``create_speculative_config``).
+_DASHED = "speculative-config"
 
 
 class OptionError(ValueError):
@@ -107,8 +109,21 @@ class OptionTable:
             result[name] = self.value(name, value)
         return result
 
+    def twice(self, options: Mapping[str, Any]) -> list[tuple[str, ...]]:
+        """Spellings of one option that stand beside each other: the last one would win, whatever it says."""
+        spellings: dict[str, list[str]] = {}
+        for spelling in map(str, options):
+            spellings.setdefault(self.resolve(spelling)[0], []).append(spelling)
+        return [tuple(several) for several in spellings.values() if len(several) > 1]
+
     def value(self, name: str, value: Any) -> Any:
         """One value as JSON data of the option's type; what does not fit is left for the rules to judge."""
+        data = self._data(name, value)
+        if name == _DASHED and isinstance(data, Mapping):
+            return {str(key).replace("-", "_"): inner for key, inner in data.items()}
+        return data
+
+    def _data(self, name: str, value: Any) -> Any:
         option = self._options.get(name)
         if isinstance(value, str):
             text = value.strip()
@@ -277,13 +292,23 @@ def versions() -> tuple[str, ...]:
     return tuple(sorted(found, key=lambda text: [int(part) for part in text.split(".")]))
 
 
-@cache
-def option_table(version: str) -> OptionTable:
-    """The table of a version; of one that is not known, the nearest older known one (else the oldest)."""
+def known_version(version: str) -> str:
+    """The version itself, if its options are known; else the nearest older known one (else the oldest)."""
     known = versions()
     wanted = _numbers(version)
     older = [candidate for candidate in known if _numbers(candidate) <= wanted]
-    chosen = older[-1] if older else known[0]
+    return older[-1] if older else known[0]
+
+
+def is_known(version: str) -> bool:
+    """Whether the options of this very release are known."""
+    return _numbers(version) == _numbers(known_version(version))
+
+
+@cache
+def option_table(version: str) -> OptionTable:
+    """The table of a version, or of the nearest that is known."""
+    chosen = known_version(version)
     data = json.loads((_DATA / f"vllm-serve-{chosen}.json").read_text(encoding="utf-8"))
     return OptionTable(chosen, data["options"])
 

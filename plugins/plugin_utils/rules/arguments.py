@@ -9,6 +9,8 @@ from typing import Any
 
 from ...module_utils._sizing_input import DEFAULT_GPU_MEMORY_UTILIZATION
 from ..findings import ERROR, WARNING
+from ..option_configs import Entry, OptionConfigs, option_configs
+from ..options import is_known
 from ..profiles import PROFILES
 from ..sizes import fraction, wrong_numbers
 from .connectors import extra_of, extra_place
@@ -66,14 +68,18 @@ def whole_prompts(ctx: Context, engine: Engine) -> Iterator[Problem]:
     source="vLLM SchedulerConfig.verify_max_model_len",
 )
 def one_token_each(ctx: Context, engine: Engine) -> Iterator[Problem]:
-    """vLLM refuses a max-num-batched-tokens below max-num-seqs. Left out, max-num-seqs is lowered by itself."""
+    """vLLM refuses a max-num-batched-tokens below max-num-seqs. Left out, max-num-seqs is lowered by itself.
+
+    With sparse KV offload a step should also hold the speculative tokens of each request (PD-SPARSE-021).
+    """
     if engine.args.get("max-num-seqs") is None:
         return
     tokens, requests = engine.max_num_batched_tokens, engine.max_num_seqs
     if tokens < requests:
+        right = requests * (1 + engine.speculative_tokens) if engine.offloads else requests
         yield Problem(
             f"max-num-batched-tokens {tokens}, max-num-seqs {requests}",
-            f"max-num-batched-tokens {requests} or more",
+            f"max-num-batched-tokens {right} or more",
             f"set it in {engine.place('max-num-batched-tokens')}",
         )
 
@@ -161,3 +167,98 @@ def switches(ctx: Context, engine: Engine) -> Iterator[Problem]:
     for where, path, text in found:
         right = "true" if text.strip().lower() in WORDS[:3] else "false"
         yield Problem(f"{'.'.join(path)} {text!r}", f"{right}, without quotes", f"mend it in {where}")
+
+
+def configurations(ctx: Context) -> tuple[OptionConfigs, str | None]:
+    """What vLLM takes inside options, and how sure that is: of a release that is not known it may have changed."""
+    version = str((ctx.plan.get("versions") or {}).get("vllm") or "")
+    return option_configs(version), None if is_known(version) else WARNING
+
+
+def entries(configs: OptionConfigs, engine: Engine) -> Iterator[tuple[str, Entry]]:
+    """Option and key of all that is stated in configurations."""
+    for name, value in configs.stated(engine.args):
+        for entry in configs.entries(name, value):
+            yield name, entry
+
+
+@rule(
+    "PD-ARG-006",
+    ERROR,
+    "a key inside an option is none that vLLM knows",
+    per="service",
+    source="vllm/config/utils.py config: extra keys are forbidden; tools/vllm_configs",
+)
+def option_keys(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """speculative-config, compilation-config and their like are read into dataclasses that forbid unknown keys: the
+    engine ends with a page of validation errors. A warning where this release's keys are not known, only those of an
+    older one.
+    """
+    configs, severity = configurations(ctx)
+    for name, value in configs.stated(engine.args):
+        if not isinstance(value, Mapping) and not str(value).lstrip().startswith("{"):
+            yield Problem(f"{name} {value!r}", "a mapping of keys", f"write it as a mapping in {engine.place(name)}")
+    for name, entry in entries(configs, engine):
+        for key, near in unknown_keys([] if entry.known else [entry.key], entry.fields):
+            where, path = engine.place(name, *entry.path), ".".join(entry.path)
+            right = near or f"one of {', '.join(entry.fields)}"
+            mend = f"remove {key} in {where}" if near in entry.beside else f"mend the key in {where}"
+            yield Problem(f"{name}: vLLM {configs.version} has no {path}", right, mend, severity=severity)
+
+
+@rule(
+    "PD-ARG-007",
+    ERROR,
+    "a word inside an option is none of those that vLLM takes there",
+    per="service",
+    source="vllm/config: Literal types and enumerations; tools/vllm_configs",
+)
+def option_choices(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """The method of speculative-config, cudagraph_mode of compilation-config, backends: each is one of a closed list,
+    some in upper or lower case alike. A warning where this release's words are not known, only those of an older one.
+    """
+    configs, severity = configurations(ctx)
+    for name, entry in entries(configs, engine):
+        if not entry.is_choice:
+            words_known = [str(one) for one in entry.choices or ()]
+            near = dict(unknown_keys([str(entry.value)], words_known)).get(str(entry.value))
+            yield Problem(
+                f"{name}: {'.'.join(entry.path)} {entry.value!r}",
+                near or f"one of {', '.join(words_known)}",
+                f"correct it in {engine.place(name, *entry.path)}",
+                severity=severity,
+            )
+
+
+#: supported_quantization in platform.py of vllm-ascend 0.22.1rc1 and 0.26.0rc1, and what its main branch adds.
+QUANTIZATIONS = ("ascend", "compressed-tensors", "fp8", "deepseek_v4_fp8")
+LATER_QUANTIZATIONS = ("modelopt_mxfp8", "mxfp8")
+
+
+@rule(
+    "PD-ARG-008",
+    ERROR,
+    "no such quantization on Ascend",
+    per="service",
+    source="vllm-ascend platform.py supported_quantization; vLLM ModelConfig._verify_quantization",
+)
+def quantizations(ctx: Context, engine: Engine) -> Iterator[Problem]:
+    """Of vLLM's methods vllm-ascend runs a few, and adds its own, ascend (weights of msModelSlim). Everything else ends
+    the engine at start, in upper or lower case alike. A warning after vllm-ascend 0.26, which may run more.
+    """
+    later = ctx.version_in(">0.26")
+    methods = (*QUANTIZATIONS, *(LATER_QUANTIZATIONS if later else ()))
+    inside = engine.args.get("speculative-config")
+    draft = inside.get("quantization") if isinstance(inside, Mapping) else None
+    for path, value in (
+        (("quantization",), engine.args.get("quantization")),
+        (("speculative-config", "quantization"), draft),
+    ):
+        if isinstance(value, str) and value.lower() not in (*methods, "", "none"):
+            near = dict(unknown_keys([value], methods)).get(value)
+            yield Problem(
+                f"{'.'.join(path)} {value!r}",
+                near or f"one of {', '.join(methods)}",
+                f"correct it in {engine.place(*path)}",
+                severity=WARNING if later else None,
+            )

@@ -791,7 +791,7 @@ EXAMPLES: dict[str, Example] = {
     "PD-ARG-001": Example(
         "context_parallel", arg("prefill", "max-num-batched-tokens", 8192), "p1", "8192, max-model-len 136000", "136000"
     ),
-    "PD-ARG-002": Example("sparse", arg("decode", "max-num-seqs", 256), "d1", "tokens 120, max-num-seqs 256", "256"),
+    "PD-ARG-002": Example("sparse", arg("decode", "max-num-seqs", 256), "d1", "tokens 120, max-num-seqs 256", "1024"),
     "PD-ARG-003": Example("sparse", arg("decode", "gpu-memory-utilization", 95), "d1", "95", "0.95"),
     "PD-ARG-004": Example(
         "sparse", arg("decode", "additional-config/enable_mlpao", False), "d1", "enable_mlpao", "enable_mlapo"
@@ -799,6 +799,11 @@ EXAMPLES: dict[str, Example] = {
     "PD-ARG-005": Example(
         "sparse", arg("decode", "additional-config/enable_sparse_li_c8", "false"), "d1", "'false'", "false, without"
     ),
+    "PD-ARG-006": Example(
+        "sparse", arg("decode", "speculative-config/metod", "mtp"), "d1", "vLLM 0.26.0 has no metod", "method"
+    ),
+    "PD-ARG-007": Example("sparse", arg("decode", "speculative-config/method", "mtpp"), "d1", "method 'mtpp'", "mtp"),
+    "PD-ARG-008": Example("sparse", arg("decode", "quantization", "ascendd"), "d1", "'ascendd'", "ascend"),
     # ---- environment ----
     "PD-ENV-001": Example("sparse", unmount("decode", "/etc/hccn.conf"), "d1", "/etc/hccn.conf"),
     "PD-ENV-002": Example("sparse", env("decode", "OMP_NUM_THREADS", 1), "d1", "int 1", '"1"'),
@@ -1233,6 +1238,24 @@ MORE: dict[str, tuple[Example, ...]] = {
             "p1",
             "scheduler_config.recompute_scheduler_enable 'off'",
         ),
+    ),
+    "PD-ARG-006": (
+        Example("sparse", arg("decode", "compilation-config", 3), "d1", "compilation-config 3", "a mapping"),
+        Example("sparse", arg("decode", "eplb-config", {"windowsize": 9}), "d1", "eplb-config", "window_size"),
+        Example(
+            "sparse", arg("decode", "compilation-config/pass_config/enable_spp", True), "d1", "pass_config.enable_spp"
+        ),
+        Example("sparse", arg("decode", "diffusion-config", {"x": 1}), "d1", "no x", "canvas_length, max_denoising"),
+    ),
+    "PD-ARG-007": (
+        Example("sparse", arg("decode", "compilation-config", {"cudagraph_mode": "FULL_DECODE"}), "d1", right="FULL"),
+        Example("sparse", arg("decode", "attention-config", {"flash_attn_version": 5}), "d1", "5", "one of 2, 3, 4"),
+    ),
+    "PD-ARG-008": (
+        Example(
+            "sparse", arg("decode", "quantization", "gptq_marlin"), "d1", right="one of ascend, compressed-tensors"
+        ),
+        Example("sparse", arg("decode", "speculative-config/quantization", "fp9"), "d1", "config.quantization", "fp8"),
     ),
     "PD-ARG-004": (
         Example(
