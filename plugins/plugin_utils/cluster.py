@@ -40,7 +40,7 @@ class Host:
     facts: HostFacts
     address: str
     nic: str
-    chips: tuple[int, ...]  # all that it has
+    chips: tuple[int, ...]  # all that a server of its generation has
     devices: tuple[int, ...]  # those that may be used
     misstated: bool = False  # the user's list of them is none
     roles: list[str] = field(default_factory=list)
@@ -62,9 +62,10 @@ def build_host(
             name,
         )
     nic = settings.of_host(name, "pd_nic") or serving.get("name")
-    chips = facts.chips
-    if chips is None:
-        chips = list(range(_CHIPS[settings.of_host(name, "pd_npu_generation")]))
+    chips = facts.chips or []
+    whole = range(_CHIPS.get(facts.generation or "") or _CHIPS[settings.of_host(name, "pd_npu_generation")])
+    if set(chips) <= set(whole):  # nobody has looked, or some are gone: PD-NPU-001 tells which
+        chips = list(whole)
     stated = settings.of_host(name, "pd_devices")
     devices, right = (None, True) if stated is None else device_ids(stated, name, report)
     if "pd_devices" in variables and devices == []:

@@ -138,7 +138,13 @@ SECTIONS: tuple[tuple[str, tuple[Variable, ...]], ...] = (
                 "",
                 ("A2", "A3"),
             ),
-            Variable("pd_devices", "list", "physical chip ids to use (default: all)", None, HOST),
+            Variable(
+                "pd_devices",
+                "list",
+                "physical chip ids to use (default: all that a server of its generation has)",
+                None,
+                HOST,
+            ),
         ),
     ),
     (

@@ -50,38 +50,28 @@ def insist(host: str, name: str, values: dict[int, Any]) -> None:
 def chips_exist(ctx: Context, host: str) -> Iterator[Problem]:
     """Each chip of the plan needs its /dev/davinciN. Guide 2 passes 8 devices to an engine that wants 16.
 
-    Before hosts are contacted they are taken to have as many as servers of their generation do.
+    Unless pd_devices says which, the plan counts on all that a server of the host's generation has: a chip that is gone
+    is broken or held back, and no reason to serve with fewer in silence.
     """
     wanted = {number for engine in ctx.on(host) for number in engine.devices}
-    nodes = set(range(ctx.hosts[host]["chips"]) if ctx.facts is None else ctx.fact(host, "npu.device_nodes"))
-    gone = sorted(wanted - nodes)
-    if not gone and ctx.facts is None:
-        raise Missing("no host was contacted")
+    server = set(range(ctx.hosts[host]["chips"]))
+    nodes = server if ctx.facts is None else set(ctx.fact(host, "npu.device_nodes"))
+    gone, strange = sorted(wanted & server - nodes), sorted(wanted - server - nodes)
     if gone:
         yield Problem(
-            f"no /dev/davinci{format_ranges(gone)}; there are {format_ranges(sorted(nodes)) or 'none'}",
-            f"{len(wanted)} chips",
-            "set pd_devices to chips that exist, or mend the driver",
+            f"shows {len(nodes)} of {len(server)} chips: no /dev/davinci{format_ranges(gone)}",
+            f"{len(server)} chips",
+            "bring them back (npu-smi info, dmesg, reboot), or set pd_devices to those that shall serve",
         )
-
-
-@rule("PD-NPU-017", WARNING, "a host shows fewer chips than others", per="cluster", source="collection")
-def chips_alike(ctx: Context) -> Iterator[Problem]:
-    """Servers of a cluster are usually alike: chips that a host does not show are often broken, or held back.
-
-    The plan goes by what each host shows, and makes its instances smaller in silence.
-    """
-    hosts = [host for host in ctx.hosts if any(engine.devices for engine in ctx.on(host))]
-    shown = {host: len(ctx.fact(host, "npu.device_nodes")) for host in hosts}
-    richest = max(hosts, key=lambda host: shown[host], default="")
-    for host in hosts:
-        if shown[host] < shown[richest]:
-            yield Problem(
-                f"{host} shows {shown[host]} chips, {richest} {shown[richest]}",
-                f"{shown[richest]} chips",
-                "look at npu-smi info and dmesg there; if the servers differ, waive this",
-                host,
-            )
+    if strange:
+        there = format_ranges(sorted(nodes)) or "none"
+        yield Problem(
+            f"no /dev/davinci{format_ranges(strange)}; there are {there}",
+            f"chips of {there}, each once",
+            "set pd_devices to chips that exist",
+        )
+    elif not gone and ctx.facts is None:
+        raise Missing("no host was contacted")
 
 
 @rule("PD-NPU-018", INFO, "chips are left idle", per="host", chips=True, source="collection")

@@ -159,3 +159,38 @@ def test_other_hosts_are_still_compared() -> None:
     facts = facts_of_a_pair()
     facts["d1"]["nic"] = copy.deepcopy(facts["p1"]["nic"])
     assert told(judged(facts, {"p1": SAME, "d1": OTHER})) == [("PD-NIC-009", "d1")]
+
+
+# ---- chips ----
+
+
+def without_chip(facts: Facts, host: str, gone: int) -> Facts:
+    """What probes see where a chip has fallen off its bus."""
+    npu, hccn = facts[host]["npu"], facts[host]["hccn"]
+    npu["device_nodes"].remove(gone)
+    npu["chips"] = [chip for chip in npu["chips"] if chip["phy_id"] != gone]
+    hccn["chips"] = [chip for chip in hccn["chips"] if chip["phy_id"] != gone]
+    return facts
+
+
+@pytest.mark.parametrize("profile", ["sparse_kv_offload", "mooncake", "mooncake_layerwise"])
+def test_a_chip_that_is_gone_is_one_error_at_its_host(profile: str) -> None:
+    variables = {"pd_profile": profile, "pd_vllm_args": {"max-model-len": 65536, "block-size": 128}}
+    before = judged(facts_of_a_pair(), **variables)
+    findings = [one for one in judged(without_chip(facts_of_a_pair(), "p1", 7), **variables) if one not in before]
+    assert [(one.rule, one.severity, one.host) for one in findings] == [("PD-NPU-001", "error", "p1")]
+    assert findings[0].found == "shows 15 of 16 chips: no /dev/davinci7"
+
+
+def test_of_a_chip_that_is_left_out_nothing_is_told() -> None:
+    stated = {"p1": {"pd_devices": [0, 1, 2, 3, 4, 5, 6, 8]}, "d1": {"pd_devices": list(range(8))}}
+    assert told(judged(without_chip(facts_of_a_pair(), "p1", 7), stated)) == told(judged(facts_of_a_pair(), stated))
+
+
+def test_right_of_a_wrong_list_of_chips_is_a_list() -> None:
+    findings = judged(facts_of_a_pair(), {"d1": {"pd_devices": [0, 0, 1, 99]}})
+    rights = {one.rule: one.right for one in findings if one.severity == "error"}
+    assert rights == {
+        "device-list": "different physical chip ids, such as [0, 1, 2, 3]",
+        "PD-NPU-001": "chips of 0-15, each once",
+    }

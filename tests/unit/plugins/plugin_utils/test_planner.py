@@ -482,9 +482,29 @@ def test_a2_has_eight_chips_and_another_image() -> None:
     assert engine(made, "prefill-p1-0")["vllm_args"]["kv-transfer-config"]["kv_port"] == 28000
 
 
-def test_probed_chips_count() -> None:
-    made = plan(*cluster(pd_profile="mooncake"), {"d1": facts_of("10.0.1.11", chips=8)})
-    assert len(engine(made, "decode-d1-0")["devices"]) == 8
+@pytest.mark.parametrize(
+    ("generation", "stated", "count"),
+    [
+        ("A2", {}, 8),
+        ("A3", {}, 16),
+        (None, {}, 16),
+        (None, {"pd_npu_generation": "A2"}, 8),
+        ("A3", {"pd_devices": list(range(8))}, 8),
+    ],
+)
+def test_chips_that_are_gone_make_no_instance_smaller(
+    generation: str | None, stated: dict[str, Any], count: int
+) -> None:
+    """Of eight that a probe has seen. A server that has fewer than others of its generation says so."""
+    seen = facts_of("10.0.1.11", chips=8)
+    seen["npu"]["generation"] = generation
+    made = plan(*cluster(pd_profile="mooncake", **stated), {"d1": seen})
+    assert len(engine(made, "decode-d1-0")["devices"]) == count
+
+
+def test_chips_beyond_those_of_a_generation_count() -> None:
+    made = plan(*cluster(pd_profile="mooncake", pd_npu_generation="A2"), {"d1": facts_of("10.0.1.11", chips=16)})
+    assert len(engine(made, "decode-d1-0")["devices"]) == 16
 
 
 def test_changed_sizes_and_order_of_hosts_derive_everything_anew() -> None:

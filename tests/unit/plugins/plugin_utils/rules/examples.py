@@ -537,7 +537,6 @@ EXAMPLES: dict[str, Example] = {
         "d1",
         "chips 0-15: hccn_tool is not installed",
     ),
-    "PD-NPU-017": Example("sparse", fact("d1", "npu/device_nodes", list(range(8))), "d1", "d1 shows 8 chips, p1 16"),
     "PD-NPU-018": Example("sparse", planned("engines/1/devices", list(range(8))), "d1", "chips 8-15 serve no engine"),
     # ---- hosts ----
     "PD-HOST-001": Example(
@@ -1041,6 +1040,9 @@ MORE: dict[str, tuple[Example, ...]] = {
             "",
             "; not the same: model-1.safetensors",
         ),
+    ),
+    "PD-NPU-001": (
+        Example("sparse", planned("engines/1/devices", [0, 99]), "d1", "no /dev/davinci99", "chips of 0-15"),
     ),
     "PD-NPU-009": (
         Example("mooncake", fact("d1", "hccn/hccn_conf/lines", ["tls_enable_0=0"]), "d1", "no line address_N"),
