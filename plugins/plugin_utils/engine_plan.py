@@ -59,6 +59,9 @@ class UserLayers:
             merged: list[Mapping[str, Any]] = [self._draft.profile.vllm_args.get(role, {})]
             stated: list[tuple[str, Mapping[str, Any]]] = []
             for name, layer in self._layers("vllm_args", role, host, instance):
+                for spellings in self._draft.table.twice(layer):
+                    found, mend = " and ".join(spellings), f"remove all but one from {name}"
+                    self._draft.report.add("option-twice", f"{name}: {found}", spellings[-1], mend, host)
                 meaning = self._draft.table.normalise(layer)
                 self._check_options(name, meaning, role, host)
                 stated.append((name, meaning))

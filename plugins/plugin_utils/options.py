@@ -109,18 +109,22 @@ class OptionTable:
             result[name] = self.value(name, value)
         return result
 
-    def twice(self, options: Mapping[str, Any]) -> list[tuple[str, ...]]:
-        """Spellings of one option that stand beside each other: the last one would win, whatever it says."""
-        spellings: dict[str, list[str]] = {}
-        for spelling in map(str, options):
-            spellings.setdefault(self.resolve(spelling)[0], []).append(spelling)
-        return [tuple(several) for several in spellings.values() if len(several) > 1]
+    def twice(self, options: Mapping[str, Any]) -> list[list[str]]:
+        """Spellings of one option, or of a key in it, that stand beside each other: which one wins is chance."""
+        found: dict[str, list[str]] = {}
+        for spelling, value in options.items():
+            name = self.resolve(str(spelling))[0]
+            found.setdefault(name, []).append(str(spelling))
+            data = self._data(name, value)
+            for key in data if name == _DASHED and isinstance(data, Mapping) else ():
+                found.setdefault(f"{name}.{_underscored(key)}", []).append(f"{name}.{key}")
+        return [spellings for spellings in found.values() if len(spellings) > 1]
 
     def value(self, name: str, value: Any) -> Any:
         """One value as JSON data of the option's type; what does not fit is left for the rules to judge."""
         data = self._data(name, value)
         if name == _DASHED and isinstance(data, Mapping):
-            return {str(key).replace("-", "_"): inner for key, inner in data.items()}
+            return {_underscored(key): inner for key, inner in data.items()}
         return data
 
     def _data(self, name: str, value: Any) -> Any:
@@ -251,6 +255,10 @@ def _take(queue: list[str], token: str) -> str:
     if not queue or _is_option(queue[0]):
         raise OptionError(f"{token} wants a value" + (f", not {queue[0]}" if queue else ""))
     return queue.pop(0)
+
+
+def _underscored(key: Any) -> str:
+    return str(key).replace("-", "_")
 
 
 def _json_or_none(text: str) -> Any:

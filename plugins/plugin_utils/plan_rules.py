@@ -53,6 +53,8 @@ PLAN_RULES: Mapping[str, str] = {
     "owned-option": "The option follows from the topology. Stated by hand it would contradict ports, ranks or the "
     "other side sooner or later.",
     "unknown-option": "vLLM of this version has no such option and would refuse to start.",
+    "option-twice": "Two spellings of one option, such as max_num_seqs and max-num-seqs, stand in one mapping. Only "
+    "the last one written would count, which nobody who reads the first can tell.",
     "option-choice": "vLLM takes one of a few words for this option, and this is none of them.",
     "option-value": "A switch of vllm serve is true or false, and every other option has a value: a word in quotes "
     "behind a switch, such as 'yes', is a stray argument, at which vLLM stops.",

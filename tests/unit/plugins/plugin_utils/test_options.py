@@ -11,6 +11,7 @@ import pytest
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.options import (
     OptionError,
     OptionTable,
+    is_known,
     option_table,
     versions,
 )
@@ -85,6 +86,10 @@ def test_optimisation_level_of_a_version_without_that_option() -> None:
         ({"tp": 8}, {"tensor-parallel-size": 8}),
         ({"speculative-config": '{"method": "mtp"}'}, {"speculative-config": {"method": "mtp"}}),
         ({"max-num-seqs": "4"}, {"max-num-seqs": 4}),
+        (
+            {"sc": {"num-speculative-tokens": 3}, "-cc": {"cudagraph-mode": "FULL"}},
+            {"speculative-config": {"num_speculative_tokens": 3}, "compilation-config": {"cudagraph-mode": "FULL"}},
+        ),
         ({"enforce-eager": None}, {"enforce-eager": None}),
     ],
 )
@@ -139,6 +144,24 @@ def test_file_and_command_line_mean_the_same(meaning: dict[str, Any]) -> None:
     assert TABLE.parse(TABLE.argv(meaning)) == meaning
 
 
+@pytest.mark.parametrize(
+    ("written", "twice"),
+    [
+        ({"max_num_seqs": 4, "seed": 1, "max-num-seqs": 4}, [["max_num_seqs", "max-num-seqs"]]),
+        ({"enforce-eager": True, "no-enforce-eager": None}, [["enforce-eager", "no-enforce-eager"]]),
+        ({"tp": 8, "-tp": 8, "tensor_parallel_size": 8}, [["tp", "-tp", "tensor_parallel_size"]]),
+        (
+            {"sc": '{"num-speculative-tokens": 3, "num_speculative_tokens": 2}'},
+            [["speculative-config.num-speculative-tokens", "speculative-config.num_speculative_tokens"]],
+        ),
+        ({"speculative-config": {"method": "mtp"}, "seed": 1, "max-model-len": None}, []),
+        ({"compilation-config": {"cudagraph-mode": 1, "cudagraph_mode": 1}}, []),  # one of them is no key: PD-ARG-006
+    ],
+)
+def test_one_option_in_two_spellings(written: dict[str, Any], twice: list[list[str]]) -> None:
+    assert TABLE.twice(written) == twice
+
+
 def test_nearest_name() -> None:
     assert TABLE.nearest("max-num-seq") == "max-num-seqs"
     assert TABLE.nearest("zzzzzzzzzzzz") is None
@@ -151,3 +174,4 @@ def test_nearest_name() -> None:
 def test_the_table_of_the_nearest_older_version_serves(wanted: str, chosen: str) -> None:
     assert versions() == ("0.22.1", "0.26.0", "0.27.1")
     assert option_table(wanted).version == chosen
+    assert is_known(wanted) is (wanted in ("0.22.1", "0.26.0rc1"))
