@@ -10,6 +10,7 @@ from typing import Any
 from ...module_utils._sizing_model import number as config_number
 from .. import connectors as kinds
 from ..findings import ERROR, INFO, WARNING
+from ..ports import KV_CONTROL
 from ..sizes import fraction, whole
 from .context import Context, Engine, known
 from .keys import unknown_keys
@@ -203,6 +204,16 @@ def transfer_backend(ctx: Context, engine: Engine) -> Iterator[Problem]:
 RIGHT_ROLES = {"prefill": ["kv_producer", "kv_both"], "decode": ["kv_consumer", "kv_both"]}
 
 
+def wrong_roles(engine: Engine) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Connectors whose kv_role does not fit the engine's role, and the right one."""
+    for part in engine.parts:
+        allowed = RIGHT_ROLES.get(engine.role)
+        if allowed and part.get("kv_connector") in (kinds.SFA, "MooncakeConnectorV1", "MooncakeHybridConnector"):
+            allowed = allowed[:1]
+        if allowed and part.get("kv_role") not in allowed:
+            yield part, allowed[0]
+
+
 @rule(
     "PD-CONN-004",
     ERROR,
@@ -216,16 +227,9 @@ def roles(ctx: Context, engine: Engine) -> Iterator[Problem]:
 
     With kv_both MooncakeConnectorV1 and MooncakeHybridConnector neither send nor report what arrived.
     """
-    right = RIGHT_ROLES.get(engine.role)
-    for part in engine.parts:
-        allowed = right
-        if allowed and part.get("kv_connector") in (kinds.SFA, "MooncakeConnectorV1", "MooncakeHybridConnector"):
-            allowed = allowed[:1]
-        if allowed and part.get("kv_role") not in allowed:
-            name = part.get("kv_connector")
-            yield Problem(
-                f"{name} at {engine.role}: kv_role {part.get('kv_role')}", allowed[0], "leave kv_role to the plan"
-            )
+    for part, right in wrong_roles(engine):
+        found = f"{part.get('kv_connector')} at {engine.role}: kv_role {part.get('kv_role')}"
+        yield Problem(found, right, "leave kv_role to the plan")
 
 
 @rule(
@@ -405,7 +409,12 @@ def prefill_drafts(ctx: Context, engine: Engine) -> Iterator[Problem]:
     source="mooncake_connector.py _get_remote_metadata; guide 2",
 )
 def engine_ids(ctx: Context) -> Iterator[Problem]:
-    """engine_id must differ between all engines ("Conflict engine id"). Left out, vLLM draws one, which is best."""
+    """engine_id must differ between all engines ("Conflict engine id"). Left out, vLLM draws one, which is best.
+
+    Outside of profile custom the planner refuses any (owned-kv-field).
+    """
+    if ctx.told("owned-kv-field"):
+        return
     seen: dict[str, Engine] = {}
     for engine in ctx.heads:
         value = engine.transfer.get("engine_id")
@@ -538,11 +547,14 @@ def same_connector(ctx: Context) -> Iterator[Problem]:
     "mooncake_layerwise_connector.py MooncakeLayerwiseConnectorWorker",
 )
 def kv_port_span(ctx: Context, engine: Engine) -> Iterator[Problem]:
-    """Ranks listen on kv_port + rank: DP x TP x PP x PCP ports in all, which must end below 65536."""
+    """Ranks listen on kv_port + rank: DP x TP x PP x PCP ports in all, which must end below 65536. What the planner
+    tells of ports that it gives (port-range) is not told again.
+    """
     ranks = engine.ranks
     for part in engine.parts:
         base = part.get("kv_port")
-        if base is not None and int(known(base, "kv_port")) + ranks - 1 > 65535:
+        told = ctx.told("port-range", engine.host, f"{engine.name} ({KV_CONTROL}")
+        if base is not None and int(known(base, "kv_port")) + ranks - 1 > 65535 and not told:
             yield Problem(f"kv_port {base} and {ranks} ranks", f"{65536 - ranks} or less", f"set {engine.role}_kv_port")
 
 

@@ -410,14 +410,18 @@ class Context:
         profile = PROFILES.get(self.profile)
         if profile is None or not profile.guided or engine.stated_in(".".join(path), default=""):
             return False
-        value, own = engine.args, profile.vllm_args.get(engine.role, {})
+        value: Any = engine.args
+        own: Any = profile.vllm_args.get(engine.role, {})
         for key in path:
             value, own = ((one.get(key) if isinstance(one, Mapping) else None) for one in (value, own))
         return own is not None and value == own
 
-    def told(self, rule: str) -> bool:
-        """Whether the planner itself has found this."""
-        return any(one["rule"] == rule for one in self.plan.get("findings") or [])
+    def told(self, rule: str, host: str | None = None, about: str = "") -> bool:
+        """Whether the planner itself has found this: anywhere or of a host, and about what its text begins with."""
+        return any(
+            one["rule"] == rule and host in (None, one["host"]) and str(one["found"]).startswith(about)
+            for one in self.plan.get("findings") or []
+        )
 
     def address(self, host: str) -> str:
         return str(known((self.hosts.get(host) or {}).get("address"), f"serving address of {host}"))

@@ -174,17 +174,24 @@ def memory_alarm(ctx: Context, host: str) -> Iterator[Problem]:
         )
 
 
+def of_a_rule(ctx: Context, host: str, path: str) -> bool:
+    """Whether a rule of its own tells that this file is missing."""
+    if path == "/etc/hccn.conf":
+        return any(engine.devices for engine in ctx.on(host))
+    return path == "/etc/ascend_install.info" and any(engine.uses_memfabric for engine in ctx.on(host))
+
+
 @rule("PD-HOST-009", WARNING, "a path that is mounted does not exist", per="host", source="collection")
 def mount_sources(ctx: Context, host: str) -> Iterator[Problem]:
     """Docker makes a missing mount source as an empty folder, and the service then finds nothing where it expects a
-    file.
+    file. /etc/hccn.conf (PD-NPU-009) and /etc/ascend_install.info (PD-NPU-010) are told with what makes them.
     """
     paths = ctx.fact(host, "host.paths")
     for service in ctx.services_on(host):
         for mount in (service.get("container") or {}).get("mounts") or []:
             source = str(mount).split(":", 1)[0]
             found = paths.get(source)
-            if found is not None and not found.get("exists"):
+            if found is not None and not found.get("exists") and not of_a_rule(ctx, host, source):
                 yield Problem(
                     f"{source} ({service['name']})", "present", "install the driver whole, or set pd_extra_mounts"
                 )

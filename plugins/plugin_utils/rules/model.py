@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from ...module_utils._sizing_model import longest_length, number, text_config
 from .. import connectors
@@ -33,6 +34,27 @@ def present(ctx: Context, host: str) -> Iterator[Problem]:
         yield Problem(f"{path_of(ctx)}: no readable config.json", "config.json", "copy the folder anew")
 
 
+def incomplete(model: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What is wrong with shards that a model folder should hold, and what would be right."""
+    shards = model.get("shards") or {}
+
+    def first(kind: str) -> Iterator[tuple[Any, str]]:
+        for one in (shards.get(kind) or [])[:1]:
+            yield one, f" and {len(shards[kind]) - 1} more" if len(shards[kind]) > 1 else ""
+
+    whole = f"all {shards.get('count')} shards"
+    for one, more in first("missing"):
+        yield f"{one}{more}: missing", whole
+    for one, more in first("lfs_pointers"):
+        yield f"{one}{more}: Git LFS pointers instead of weights", whole
+    for one, more in first("short"):
+        size = f"{one['size_bytes']} bytes, its header says {one['expected_bytes']}"
+        yield f"{one['name']}{more}: {size}", "whole files"
+    for one, more in first("unreadable"):
+        size = f"{one['size_bytes']} bytes that vLLM cannot load: {one['reason']}"
+        yield f"{one['name']}{more}: {size}", "whole files"
+
+
 @rule("PD-MODEL-002", ERROR, "weights are missing", per="host", source="collection")
 def complete(ctx: Context, host: str) -> Iterator[Problem]:
     """A shard that the index names is missing, cut short, a Git LFS pointer, or without a header, as a download leaves
@@ -46,28 +68,10 @@ def complete(ctx: Context, host: str) -> Iterator[Problem]:
     shards = model.get("shards")
     if not shards or shards.get("bytes") is None:
         raise Missing(f"the weights on {host} were not counted")
-    for name, words in (("missing", "missing"), ("lfs_pointers", "Git LFS pointers instead of weights")):
-        files = shards.get(name) or []
-        if files:
-            more = f" and {len(files) - 1} more" if len(files) > 1 else ""
-            yield Problem(f"{files[0]}{more}: {words}", f"all {shards.get('count')} shards", "copy them anew")
     if not shards.get("count"):
         yield Problem(f"no weights in {path_of(ctx)}", "*.safetensors", "copy them there")
-    for one in (shards.get("short") or [])[:1]:
-        more = f" and {len(shards['short']) - 1} more" if len(shards["short"]) > 1 else ""
-        yield Problem(
-            f"{one['name']}{more}: {one['size_bytes']} bytes, its header says {one['expected_bytes']}",
-            "whole files",
-            "copy them anew",
-        )
-    unreadable = shards.get("unreadable") or []
-    for one in unreadable[:1]:
-        more = f" and {len(unreadable) - 1} more" if len(unreadable) > 1 else ""
-        yield Problem(
-            f"{one['name']}{more}: {one['size_bytes']} bytes that vLLM cannot load: {one['reason']}",
-            "whole files",
-            "copy them anew",
-        )
+    for found, right in incomplete(model):
+        yield Problem(found, right, "copy them anew")
 
 
 @rule("PD-MODEL-003", ERROR, "tokenizer files are missing", per="host", source="vllm-ascend #9999")

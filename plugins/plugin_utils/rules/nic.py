@@ -17,9 +17,22 @@ from .registry import Problem, rule
 INTERFACE_VARIABLES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME")
 
 
+def leads_nowhere(ctx: Context, host: str) -> bool:
+    """Whether no peer can reach the host's address, whatever the network is: PD-NIC-001 or the planner tells it."""
+    value = (ctx.hosts.get(host) or {}).get("address")
+    if value is None or is_unknown(value):
+        return False
+    try:
+        address = ipaddress.IPv4Address(value)
+    except ValueError:
+        return True
+    lonely = address.is_loopback and len(ctx.hosts) > 1  # everything on one host may talk over loopback
+    return lonely or address.is_link_local or address.is_unspecified or address.is_multicast
+
+
 def peers_of(ctx: Context, host: str) -> list[str]:
-    """The other hosts."""
-    return [other for other in ctx.hosts if other != host]
+    """The other hosts, but for those of which a wrong address is told."""
+    return [other for other in ctx.hosts if other != host and not leads_nowhere(ctx, other)]
 
 
 def own_addresses(interface: Mapping[str, Any]) -> list[str]:
@@ -36,22 +49,15 @@ def own_addresses(interface: Mapping[str, Any]) -> list[str]:
 def address_is_usable(ctx: Context, host: str) -> Iterator[Problem]:
     """Peers connect to the serving address: loopback, link-local and wildcard lead nowhere.
 
-    MemFabric takes only numeric IPv4, and the proxies do not put brackets around IPv6.
+    What is no numeric IPv4 address at all the planner tells (address-not-ipv4).
     """
     value = ctx.address(host)
-    try:
-        address = ipaddress.ip_address(value)
-    except ValueError:
-        yield Problem(f"{value} is no numeric address", "a numeric IPv4 address", "set pd_address")
-        return
-    if address.version == 6:
-        yield Problem(f"{value} is IPv6", "an IPv4 address", "set pd_address or pd_nic")
-    elif address.is_loopback and len(ctx.hosts) == 1:
-        return  # everything on one host may talk over loopback
-    elif address.is_loopback or address.is_link_local or address.is_unspecified or address.is_multicast:
-        yield Problem(
-            f"{value} cannot be reached by peers", "an address of the serving NIC", "set pd_address or pd_nic"
-        )
+    if leads_nowhere(ctx, host) and not ctx.told("address-not-ipv4", host):
+        right, name = "an address of the serving NIC", ""
+        if ctx.facts and (ctx.facts.get(host) or {}).get("nic"):
+            fit = [_ipv4(one) for one in ctx.fact(host, "nic.interfaces") if one["name"] in fit_to_serve(ctx, host)]
+            right, name = " or ".join(fit) or right, f": {fit[0]}" if len(fit) == 1 else ""
+        yield Problem(f"{value} cannot be reached by peers", right, f"set pd_address{name}")
 
 
 def _ipv4(interface: Mapping[str, Any]) -> str:
@@ -68,7 +74,8 @@ def interface_is_up(ctx: Context, host: str) -> Iterator[Problem]:
     """The interface must exist on this host under this name, be up, have a carrier, and own the serving address.
 
     Names differ between hosts, so one global name is often wrong on some of them. What the probe refuses leaves a gap
-    in the plan: of a wrong pd_nic no address follows, and of a wrong pd_address no interface.
+    in the plan: of a wrong pd_nic no address follows, and of a wrong pd_address no interface. An address that no peer
+    can reach at all is PD-NIC-001's, or the planner's.
     """
     name, address = (str(ctx.hosts[host].get(key)) for key in ("nic", "address"))
     interfaces = {str(one["name"]): one for one in ctx.fact(host, "nic.interfaces")}
@@ -77,6 +84,8 @@ def interface_is_up(ctx: Context, host: str) -> Iterator[Problem]:
         return
     if is_unknown(name) or is_unknown(address):
         asked = "pd_address" if is_unknown(name) and not is_unknown(address) else "pd_nic"
+        if asked == "pd_address" and leads_nowhere(ctx, host):
+            return
         fit, reasons = fit_to_serve(ctx, host), ctx.reasons(host, "nic")
         values = [_ipv4(interfaces[one]) if asked == "pd_address" else one for one in fit]
         yield Problem(
@@ -91,13 +100,15 @@ def interface_is_up(ctx: Context, host: str) -> Iterator[Problem]:
     if found is None:
         yield Problem(f"{host} has no interface {name}", f"one of {', '.join(sorted(interfaces))}", mend)
         return
+    if owner != name and not twins and (owner or not leads_nowhere(ctx, host)):
+        where = f"belongs to {owner}" if owner else "belongs to no interface"
+        yield Problem(f"{address} {where}, not to {name}", f"an address of {name}", mend)
+        if owner:
+            return
     if not found.get("admin_up", True) or str(found.get("state")).lower() in ("down", "lowerlayerdown"):
         yield Problem(f"{name} is {found.get('state') or 'down'}", "up", f"bring {name} up, or choose another NIC")
     elif found.get("carrier") is False:
         yield Problem(f"{name} has no carrier", "a carrier", "plug the cable, or choose another NIC")
-    if owner != name and not twins:
-        where = f"belongs to {owner}" if owner else "belongs to no interface"
-        yield Problem(f"{address} {where}, not to {name}", f"an address of {name}", mend)
 
 
 @rule(
@@ -208,7 +219,7 @@ def path_mtu(ctx: Context, host: str) -> Iterator[Problem]:
     for other in peers_of(ctx, host):
         way = ctx.fact(host, "nic.peers").get(ctx.address(other)) or {}
         mtu = (interfaces.get(way.get("interface")) or {}).get("mtu")
-        if mtu and way.get("path_mtu") and way["path_mtu"] < mtu:
+        if mtu and way.get("path_mtu") and way["path_mtu"] < mtu and not way.get("local") and way["interface"] != "lo":
             below = way.get("path_mtu_below")
             size = f"is below {below}, at least {way['path_mtu']}" if below else f"is {way['path_mtu']}"
             yield Problem(

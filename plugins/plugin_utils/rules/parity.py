@@ -9,7 +9,10 @@ from typing import Any
 
 from ..findings import ERROR, INFO, WARNING, as_counted
 from .context import Context, Engine
+from .model import incomplete
 from .registry import Problem, rule
+from .sparse_kv import wrong_block
+from .versions import driver_told
 
 
 def differing(
@@ -38,18 +41,21 @@ def equal(
     value: Callable[[Engine], Any],
     mend: str | Callable[[Context], str],
     source: str,
-    severity: str = ERROR,
+    told: Callable[[Context, Engine], bool] = lambda ctx, engine: False,
 ) -> None:
-    """Register a rule that a value of the engines is the same on all instances that talk to each other."""
+    """Register a rule that a value of the engines is the same on all instances that talk to each other.
+
+    ``told``: whether another rule tells that an engine's value is wrong, and which is right; then this one is silent.
+    """
 
     def check(ctx: Context) -> Iterator[Problem]:
         seen = differing(ctx, value)
-        if seen:
+        if seen and not any(told(ctx, engine) for engine in ctx.carriers):
             how = mend if isinstance(mend, str) else mend(ctx)
             yield Problem(listed(seen), "equal on prefill and decode", how)
 
     check.__doc__ = why
-    rule(identifier, severity, title, per="cluster", source=source)(check)
+    rule(identifier, ERROR, title, per="cluster", source=source)(check)
 
 
 def where_stated(name: str) -> Callable[[Context], str]:
@@ -69,6 +75,7 @@ equal(
     option("block-size", 128),
     where_stated("block-size"),
     "sfa_pd_rd2h; mooncake_connector.py",
+    told=wrong_block,
 )
 equal(
     "PD-PARITY-003",
@@ -182,13 +189,13 @@ def hash_seed(ctx: Context) -> Iterator[Problem]:
 @rule("PD-PARITY-009", ERROR, "the model differs between hosts", per="cluster", source="collection; vllm-ascend #9999")
 def model_digest(ctx: Context) -> Iterator[Problem]:
     """The digest covers config, tokenizer, index and the size of every shard. Different models give wrong tokens in
-    silence.
+    silence. Hosts whose weights are not whole (PD-MODEL-002) are not compared.
     """
     seen: dict[str, list[str]] = {}
     contents: list[dict[str, Any]] = []
     for host in sorted({engine.host for engine in ctx.engines}, key=as_counted):
         model = ctx.model(host)
-        if model.get("digest"):
+        if model.get("digest") and not any(incomplete(model)):  # PD-MODEL-002
             seen.setdefault(str(model["digest"])[:12], []).append(host)
             contents.append({**(model.get("digests") or {}), **((model.get("shards") or {}).get("sizes") or {})})
     if len(seen) > 1:
@@ -207,7 +214,12 @@ def model_digest(ctx: Context) -> Iterator[Problem]:
     source="vllm-ascend #9447, #2406",
 )
 def driver_equal(ctx: Context) -> Iterator[Problem]:
-    """Hosts of one cluster with different drivers fail in operators and collectives that work within each host."""
+    """Hosts of one cluster with different drivers fail in operators and collectives that work within each host.
+
+    A driver that is too old on its own is not told again: PD-VER-003, -004 and -005 name the one that is right for all.
+    """
+    if any(driver_told(ctx, host) for host in ctx.hosts):
+        return
     for name in ("driver_version", "firmware_version"):
         seen: dict[str, list[str]] = {}
         for host in sorted({engine.host for engine in ctx.engines}, key=as_counted):

@@ -15,6 +15,7 @@ from .. import connectors
 from ..engine_options import OWNED_OFFLOAD
 from ..findings import ERROR, INFO, WARNING
 from ..sizes import whole
+from .connectors import wrong_roles
 from .context import Context, Engine, Missing, known
 from .keys import unknown_keys
 from .registry import Problem, rule
@@ -148,6 +149,12 @@ def buffer_usual(ctx: Context, engine: Engine) -> Iterator[Problem]:
         yield Problem(f"{value}: {hot:.2f} GiB per chip", str(usual), size_by(ctx, engine, "topk_buffer_size"))
 
 
+def wrong_block(ctx: Context, engine: Engine) -> bool:
+    """Whether PD-SPARSE-004 tells the engine's block size."""
+    sparse = engine.offloads or connectors.SFA in engine.connectors
+    return sparse and ctx.version_in(">=0.26") and engine.block_size != 128
+
+
 @rule(
     "PD-SPARSE-004",
     ERROR,
@@ -158,7 +165,7 @@ def buffer_usual(ctx: Context, engine: Engine) -> Iterator[Problem]:
 )
 def block_size(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """The sparse attention kernel knows blocks of 128 tokens only."""
-    if (engine.offloads or connectors.SFA in engine.connectors) and engine.block_size != 128:
+    if wrong_block(ctx, engine):
         yield Problem(f"block-size {engine.block_size}", "128", "remove block-size, or set 128 on both sides")
 
 
@@ -206,10 +213,12 @@ def no_context_parallel(ctx: Context, engine: Engine) -> Iterator[Problem]:
 def only_on_consumers(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """Offload belongs on decode alone, with kv_role kv_consumer; kv_both passes the first check and fails the second.
 
-    With SfaRemoteD2HConnector decode must offload and prefill must not.
+    With SfaRemoteD2HConnector decode must offload and prefill must not. A kv_role that is wrong at prefill or decode
+    whether it offloads or not is PD-CONN-004's.
     """
     roles = {str(part.get("kv_role")) for part in engine.parts}
-    if engine.offloads and not engine.offload.get("keep_device_kv_cache") and roles != {"kv_consumer"}:
+    misplaced = engine.offloads and not engine.offload.get("keep_device_kv_cache") and roles != {"kv_consumer"}
+    if misplaced and not any(wrong_roles(engine)):
         yield Problem(
             f"offload with kv_role {', '.join(sorted(roles)) or 'none'}", "kv_consumer", "enable it on decode alone"
         )
@@ -520,7 +529,7 @@ def rows_cover_batch(ctx: Context, engine: Engine) -> Iterator[Problem]:
         return
     want = engine.max_num_seqs * (1 + engine.speculative_tokens)
     have = engine.max_num_batched_tokens
-    if have < want:
+    if have < want and not (have < engine.max_num_seqs and engine.args.get("max-num-seqs")):  # PD-ARG-002
         yield Problem(
             f"max-num-batched-tokens {have}", f"{want} or more", f"raise it in {engine.place('max-num-batched-tokens')}"
         )

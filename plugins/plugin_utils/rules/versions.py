@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from .. import connectors
 from ..findings import ERROR, INFO, WARNING
-from .context import Context, Engine, in_range, numbers
+from .context import Context, Engine, Missing, in_range, numbers
 from .registry import Problem, rule
 
 #: vllm-ascend -> the vLLM that it is made for, and CANN of its image (Dockerfiles of each release).
@@ -74,6 +74,43 @@ def offload_version(ctx: Context, engine: Engine) -> Iterator[Problem]:
         yield Problem(f"vllm-ascend {ctx.vllm_ascend}", SPARSE_OFFLOAD, "set pd_vllm_ascend_version and pd_image")
 
 
+def needed(ctx: Context, host: str) -> dict[str, str]:
+    """Rule -> the least driver that it wants of a host."""
+    engines = ctx.on(host)
+    wanted = {}
+    if any(engine.uses_memfabric for engine in engines):
+        wanted["PD-VER-003"] = DRIVER_MEMFABRIC
+    if any(engine.devices for engine in engines) and ctx.vllm_ascend and in_range(ctx.vllm_ascend, ">=0.22"):
+        wanted["PD-VER-004"] = DRIVER_CANN_9
+    if any(str(engine.env.get("ASCEND_ENABLE_USE_FABRIC_MEM", "0")) == "1" for engine in engines):
+        new_mooncake = bool(ctx.vllm_ascend) and in_range(ctx.vllm_ascend, ">=0.23")
+        wanted["PD-VER-005"] = "25.5" if new_mooncake else "26.0"
+    return wanted
+
+
+def too_old(ctx: Context, host: str, identifier: str) -> str | None:
+    """A host's driver, if the rule finds it too old."""
+    least = needed(ctx, host).get(identifier)
+    if least is None:
+        return None
+    version = str(ctx.fact(host, "npu.driver_version"))
+    return version if numbers(version) < numbers(least) else None
+
+
+def driver_told(ctx: Context, host: str) -> bool:
+    """Whether one of these rules tells that the host's driver is too old."""
+    try:
+        return any(too_old(ctx, host, identifier) for identifier in needed(ctx, host))
+    except Missing:
+        return False
+
+
+def right_driver(ctx: Context, host: str) -> str:
+    """The driver that satisfies all rules about this host, and that the newest of the cluster has already."""
+    known = [str((seen.get("npu") or {}).get("driver_version") or "") for seen in (ctx.facts or {}).values()]
+    return f"{max([*needed(ctx, host).values(), *known], key=numbers)} or newer"
+
+
 @rule(
     "PD-VER-003",
     ERROR,
@@ -83,10 +120,9 @@ def offload_version(ctx: Context, engine: Engine) -> Iterator[Problem]:
 )
 def driver_memfabric(ctx: Context, host: str) -> Iterator[Problem]:
     """MemFabric 1.2 needs driver 25.5.1. Hosts with 24.1.rc3, 25.2 and 25.3.rc1 are in the field."""
-    if any(engine.uses_memfabric for engine in ctx.on(host)):
-        version = str(ctx.fact(host, "npu.driver_version"))
-        if numbers(version) < numbers(DRIVER_MEMFABRIC):
-            yield Problem(f"driver {version}", f"{DRIVER_MEMFABRIC} or newer", "update driver and firmware")
+    version = too_old(ctx, host, "PD-VER-003")
+    if version:
+        yield Problem(f"driver {version}", right_driver(ctx, host), "update driver and firmware")
 
 
 @rule(
@@ -98,16 +134,17 @@ def driver_memfabric(ctx: Context, host: str) -> Iterator[Problem]:
     source="vllm-ascend #2406, #3190, #5468",
 )
 def driver_cann(ctx: Context, host: str) -> Iterator[Problem]:
-    """A driver of 24.x with CANN 9 fails at start: "package does not support hrtRaAiQpCreate"."""
-    if ctx.vllm_ascend and in_range(ctx.vllm_ascend, ">=0.22"):
-        version = str(ctx.fact(host, "npu.driver_version"))
-        if numbers(version) < numbers(DRIVER_CANN_9):
-            cann = PAIRS.get(release(ctx.vllm_ascend), ("", "9"))[1]
-            yield Problem(
-                f"driver {version} with CANN {cann} of vllm-ascend {ctx.vllm_ascend}",
-                f"{DRIVER_CANN_9} or newer",
-                "update driver and firmware",
-            )
+    """A driver of 24.x with CANN 9 fails at start: "package does not support hrtRaAiQpCreate". Where MemFabric wants a
+    newer one still, PD-VER-003 alone tells it.
+    """
+    version = too_old(ctx, host, "PD-VER-004")
+    if version and not too_old(ctx, host, "PD-VER-003"):
+        cann = PAIRS.get(release(ctx.vllm_ascend), ("", "9"))[1]
+        yield Problem(
+            f"driver {version} with CANN {cann} of vllm-ascend {ctx.vllm_ascend}",
+            right_driver(ctx, host),
+            "update driver and firmware",
+        )
 
 
 @rule(
@@ -120,11 +157,9 @@ def fabric_memory(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """
     if str(engine.env.get("ASCEND_ENABLE_USE_FABRIC_MEM", "0")) != "1":
         return
-    version = str(ctx.fact(engine.host, "npu.driver_version"))
-    new_mooncake = bool(ctx.vllm_ascend) and in_range(ctx.vllm_ascend, ">=0.23")
-    least = "25.5" if new_mooncake else "26.0"
-    if numbers(version) < numbers(least):
-        yield Problem(f"driver {version}", f"{least} or newer", "update the driver, or remove the variable")
+    version = too_old(ctx, engine.host, "PD-VER-005")
+    if version:
+        yield Problem(f"driver {version}", right_driver(ctx, engine.host), "update the driver, or remove the variable")
 
 
 def official_tag(image: str) -> str | None:

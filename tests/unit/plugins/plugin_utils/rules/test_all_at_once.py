@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils._nic_choice import choose
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import rules
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.commands import describe
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.findings import Finding
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.planner import plan as make_plan
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.report_json import as_json
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.rules.registry import REPORT
@@ -278,7 +281,7 @@ def test_hosts_stand_as_people_count() -> None:
     plan = make_plan(inventory, groups)
     seen = {
         host: {
-            "npu": {"superpod_id": host[0], "driver_version": host[0]},
+            "npu": {"superpod_id": host[0], "driver_version": {"a": "26.0", "b": "26.1"}[host[0]]},
             "hccn": {"pings": []},
         }
         for host in hosts
@@ -521,3 +524,166 @@ def test_a_title_holds_for_a_note_too() -> None:
     findings = judged({"cluster": "mooncake", "d1": {"decode_vllm_args": args}}).findings
     assert ("PD-MEM-002", "info") in {(one.rule, one.severity) for one in findings}
     assert rules.RULES["PD-MEM-002"].title.endswith("with all its requests at full length")
+
+
+# ---- the one that tells the cause stays ----
+
+
+@pytest.mark.parametrize(
+    ("mistake", "wanted"),
+    [
+        *(
+            ({"d1": {"pd_address": wrong}}, "address-not-ipv4")
+            for wrong in ("d1.example", "2001:db8::1", "::1", "192.0.2")
+        ),
+        *(({"d1": {"pd_address": wrong}}, "PD-NIC-001") for wrong in ("127.0.0.1", "169.254.1.1", "0.0.0.0")),
+        *(({"d1": {"decode_vllm_args": {"block-size": size}}}, "PD-SPARSE-004") for size in (64, 256)),
+        ({"p1": {"prefill_vllm_args": {"block-size": 64}}}, "PD-SPARSE-004"),
+        ({"d1": {"decode_kv_transfer_config": {"kv_role": "kv_both"}}}, "PD-CONN-004"),
+        ({"all": {"pd_kv_transfer_config": {"engine_id": "x"}}}, "owned-kv-field"),
+        *(({"d1": {"decode_kv_port": port}}, "port-range") for port in (65530, 70000)),
+        ({"cluster": "mooncake", "p1": {"prefill_kv_port": 70000}}, "port-range"),
+    ],
+)
+def test_what_follows_from_a_cause_is_not_told_beside_it(mistake: dict[str, Any], wanted: str) -> None:
+    before = {(one.rule, one.found) for one in judged({"cluster": mistake.get("cluster", "sparse")}).findings}
+    findings = judged(mistake).findings
+    assert {one.rule for one in findings if (one.rule, one.found) not in before} == {wanted}
+
+
+def test_another_mistake_beside_it_is_told_all_the_same() -> None:
+    assert {rule for rule, _host in told({"d1": {"pd_address": "127.0.0.1", "pd_nic": "eth7"}})} == {
+        "PD-NIC-001",
+        "PD-NIC-002",
+    }
+    blocks = {"decode_vllm_args": {"block-size": 64}, "decode_kv_transfer_config": {"kv_role": "kv_both"}}
+    assert {rule for rule, _host in told({"d1": blocks})} == {"PD-SPARSE-004", "PD-CONN-004"}
+
+
+def judged_with(kind: str, change: Callable[[dict[str, Any]], Any]) -> list[Finding]:
+    """What is told above a note after a change of facts."""
+    plan, facts = planned({"cluster": kind})
+    assert facts is not None
+    change(facts)
+    return [one for one in rules.judge(plan, facts).findings if one.severity in ("error", "warning")]
+
+
+def missing_file(path: str, face: str, name: str, value: Any) -> Callable[[dict[str, Any]], Any]:
+    def change(facts: dict[str, Any]) -> None:
+        facts["d1"]["host"]["paths"] = {path: {"exists": False}}
+        facts["d1"][face][name] = value
+
+    return change
+
+
+KINDS = ("sparse", "mooncake")
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "wanted"),
+    [
+        *(
+            (kind, missing_file("/etc/hccn.conf", "hccn", "hccn_conf", {"exists": False}), "PD-NPU-009")
+            for kind in KINDS
+        ),
+        ("sparse", missing_file("/etc/ascend_install.info", "npu", "ascend_install_info", None), "PD-NPU-010"),
+        ("mooncake", missing_file("/etc/ascend_install.info", "npu", "ascend_install_info", None), "PD-HOST-009"),
+        (
+            "sparse",
+            missing_file("/usr/local/dcmi", "npu", "ascend_install_info", "/etc/ascend_install.info"),
+            "PD-HOST-009",
+        ),
+    ],
+)
+def test_a_missing_file_is_told_by_the_rule_that_knows_what_makes_it(
+    kind: str, change: Callable[[dict[str, Any]], Any], wanted: str
+) -> None:
+    assert {(one.rule, one.host) for one in judged_with(kind, change)} == {(wanted, "d1")}
+
+
+@pytest.mark.parametrize(
+    ("kind", "drivers", "wanted"),
+    [
+        ("sparse", {"d1": "24.1.rc3"}, {("PD-VER-003", "d1", "25.5.1 or newer")}),
+        ("sparse", {"d1": "25.2.0", "p1": "26.0.rc1"}, {("PD-VER-003", "d1", "26.0.rc1 or newer")}),
+        ("mooncake", {"d1": "24.1.rc3", "p1": "25.2.0"}, {("PD-VER-004", "d1", "25.2.0 or newer")}),
+        (
+            "mooncake",
+            {"d1": "24.1.rc3", "p1": "24.1.rc3"},
+            {("PD-VER-004", host, "25.0 or newer") for host in ("d1", "p1")},
+        ),
+        ("mooncake", {"d1": "25.2.0", "p1": "25.5.1"}, {("PD-PARITY-010", "", "one version")}),
+    ],
+)
+def test_one_driver_is_right_for_all_rules(
+    kind: str, drivers: dict[str, str], wanted: set[tuple[str, str, str]]
+) -> None:
+    def install(facts: dict[str, Any]) -> None:
+        for host, version in drivers.items():
+            facts[host]["npu"]["driver_version"] = version
+
+    findings = judged_with(kind, install)
+    assert {(one.rule, one.host, one.right) for one in findings} == wanted
+    assert not any("driver" in one.found and one.rule.startswith("PD-MMC") for one in findings)
+
+
+@pytest.mark.parametrize("kind", ["missing", "lfs_pointers", "short", "unreadable"])
+def test_weights_that_are_not_whole_are_not_compared(kind: str) -> None:
+    one = {"name": "a", "size_bytes": 1, "expected_bytes": 2, "reason": "x"} if kind in ("short", "unreadable") else "a"
+
+    def cut(facts: dict[str, Any]) -> None:
+        for model in facts["d1"]["model"].values():
+            model["shards"][kind], model["digest"] = [one], "aa" * 32
+
+    assert {(one.rule, one.host) for one in judged_with("sparse", cut)} == {("PD-MODEL-002", "d1")}
+
+
+def test_an_interface_of_no_use_is_told_once() -> None:
+    own = {"d1": {"pd_nic": "docker0", "pd_address": "192.0.2.20"}}
+    plan, facts = planned(own)
+    assert facts is not None
+    facts["d1"]["nic"]["interfaces"].append(
+        {**facts["d1"]["nic"]["interfaces"][0], "name": "docker0", "state": "down", "addresses": []}
+    )
+    findings = [one for one in rules.judge(plan, facts).findings if one.severity == "error"]
+    assert [(one.rule, one.mend) for one in findings] == [("PD-NIC-002", "set pd_nic: enp1s0f0")]
+
+
+def test_an_address_that_nobody_reaches_is_told_with_the_right_one() -> None:
+    """The probe refuses it, so no interface follows, and that is not told again."""
+    _, facts = planned({})
+    assert facts is not None
+    seen = facts["d1"]["nic"]
+    interfaces = [{**one, "master": None, "members": []} for one in seen["interfaces"]]
+    seen["serving"], seen["refused"], cause = choose(interfaces, seen["peers"], None, address="127.0.0.1")
+    seen["reasons"].append(cause)
+    facts["p1"]["nic"]["peers"]["127.0.0.1"] = {
+        "interface": "lo",
+        "source": "127.0.0.1",
+        "local": True,
+        "path_mtu": 65535,
+    }
+    facts["p1"]["nic"]["interfaces"].append({**seen["interfaces"][0], "name": "lo", "mtu": 65536, "addresses": []})
+    groups, variables = CLUSTERS["sparse"]
+    plan = make_plan({"p1": variables, "d1": {**variables, "pd_address": "127.0.0.1"}}, groups, facts)
+    findings = [one for one in rules.judge(plan, facts).findings if one.severity in ("error", "warning")]
+    assert [(one.rule, one.host, one.right, one.mend) for one in findings] == [
+        ("PD-NIC-001", "d1", "192.0.2.20", "set pd_address: 192.0.2.20")
+    ]
+
+
+def test_loopback_has_packets_of_its_own_size() -> None:
+    def loop(facts: dict[str, Any]) -> None:
+        own = facts["d1"]["nic"]
+        own["interfaces"].append({**own["interfaces"][0], "name": "lo", "mtu": 65536, "addresses": []})
+        own["peers"]["192.0.2.10"] |= {"interface": "lo", "path_mtu": 65535}
+
+    assert {one.rule for one in judged_with("sparse", loop)} == {"PD-NIC-005"}
+
+
+@pytest.mark.parametrize("host", ["d1", "all"])
+def test_what_a_step_holds_has_one_right(host: str) -> None:
+    """PD-ARG-002 counts the drafts too, so PD-SPARSE-021 has nothing to add."""
+    findings = judged({host: {"pd_vllm_args": {"max-num-seqs": 4096}}}).findings
+    steps = {(one.rule, one.right) for one in findings if one.host == "d1" and "batched-tokens" in one.found}
+    assert steps == {("PD-ARG-002", "max-num-batched-tokens 16384 or more")}

@@ -108,9 +108,9 @@ POOLED = {"kv_connector": "MultiConnector", EXTRA: {"connectors": [{"kv_connecto
             "mend the key in pd_vllm_args",
         ),
         (
-            "PD-PARITY-001",
-            {"decode_vllm_args": {"block-size": 64}, "pd_vllm_args": {"block-size": 128}},
-            "state one block-size for all; now pd_vllm_args and decode_vllm_args decide",
+            "PD-PARITY-003",
+            {"decode_vllm_args": {"dtype": "half"}, "pd_vllm_args": {"dtype": "bfloat16"}},
+            "state one dtype for all; now pd_vllm_args and decode_vllm_args decide",
         ),
         (
             "PD-ARG-005",
@@ -185,7 +185,7 @@ V31 = {"pd_model_path": "/data/models/DeepSeek-V3.1-W8A8"}
         ({"pd_dram_size_per_dp_gb": 0}, {}, {"PD-SPARSE-011"}),
         ({"pd_vllm_args": {"max-model-len": "auto"}}, {}, set()),
         ({"pd_kv_transfer_config": {"kv_load_failure_policy": "retry"}}, {}, {"PD-CONN-025"}),
-        ({"decode_kv_transfer_config": {"kv_role": "producer"}}, {}, {"PD-CONN-004", "PD-SPARSE-007"}),
+        ({"decode_kv_transfer_config": {"kv_role": "producer"}}, {}, {"PD-CONN-004"}),
         ({"pd_extra_mounts": ["/a"]}, {}, {"PD-ENV-015"}),
         ({"pd_stop_grace_s": -1}, {}, {"variable-type"}),
         ({"pd_env": {"VLLM_ENGINE_READY_TIMEOUT_S": "soon"}}, {}, {"PD-ENV-014"}),
