@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
@@ -24,7 +25,11 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.facts impor
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.findings import ERROR, Finding
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.planner import WAY, plan
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.role_variables import role_variables
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import VARIABLES, may_be_misspelt
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.variables import (
+    VARIABLES,
+    lacks_prefix,
+    may_be_misspelt,
+)
 
 #: All that is read; the SSH address finds the way to a peer, and two names of one machine.
 _READ = {*VARIABLES, *role_variables(), *WAY}
@@ -176,7 +181,8 @@ def _inventory(
     failed: dict[str, dict[str, str]] = {}
     for host in _members(hostvars, groups):
         variables = hostvars[host]
-        result[host] = dict.fromkeys(name for name in variables if may_be_misspelt(name))
+        strangers = [name for name in variables if may_be_misspelt(name)]
+        result[host] = dict.fromkeys(name for name in strangers if not _used(name, host, hostvars))
         failed[host] = {}
         for name in variables:
             if name not in _READ:
@@ -187,6 +193,14 @@ def _inventory(
             else:
                 result[host][name] = value
     return result, failed
+
+
+def _used(name: str, host: str, hostvars: Any) -> bool:
+    """Whether another variable takes its value from one that would be ours with a prefix."""
+    if not lacks_prefix(name):
+        return False
+    text = json.dumps(hostvars.raw_get(host), default=str)  # as it is written, before templates are filled in
+    return re.search(rf"\{{[{{%][^{{}}]*\b{re.escape(name)}\b", text) is not None
 
 
 def _templated(variables: Mapping[str, Any], name: str) -> tuple[Any, str]:

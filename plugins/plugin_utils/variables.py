@@ -15,6 +15,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.profiles import PROFILES
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.topology import SIZES
+
 FROM_PROFILE = "(from the profile)"
 
 CLUSTER = "cluster"  # one value for all hosts; two hosts that disagree are refused
@@ -415,8 +418,9 @@ _ALIKE = 0.85
 #: Where the prefix itself is misspelt, the whole name must be this much like a known one: the name is anybody's.
 _NEARLY_THE_SAME = 0.93
 
-#: Without its prefix a name is anybody's, too (``log_dir``, ``registry``). This one is told where the required variable
-#: that it would be is not set.
+#: Without its prefix a name is anybody's, too (``log_dir``, ``env``), unless it has a word that is this field's alone.
+_OUR_WORDS = frozenset(("vllm", "kv", "topk", "dram", "hccl", "hcom", "parallel"))
+#: This one is told where the required variable that it would be is not set.
 UNPREFIXED = "model_path"
 
 
@@ -426,6 +430,41 @@ def _letters(name: str) -> str:
 
 _KNOWN = (*VARIABLES, *ROLE_DEFAULTS)
 _BY_LETTERS = {_letters(name): name for name in _KNOWN}
+
+
+def _without_prefix() -> dict[str, str]:
+    """Names as they would be without their prefix, and keys of our mappings -> where they belong."""
+    found: dict[str, str] = {}
+    for variable in (variable for _title, section in SECTIONS for variable in section):
+        rest = re.sub(r"^({role}|[a-z]+)_", "", variable.name)
+        if "_" in rest and _OUR_WORDS.intersection(rest.split("_")):
+            of_roles = (variable.name.format(role=role) for role in ("prefill", "decode"))
+            found.setdefault(rest, " or ".join(dict.fromkeys(of_roles)))
+    found |= dict.fromkeys(SIZES, "prefill_parallel or decode_parallel")
+    for arguments in (args for profile in PROFILES.values() for args in profile.vllm_args.values()):
+        for option, value in arguments.items():
+            name = option.replace("-", "_")
+            inner = (
+                {key: f"pd_vllm_args: {{{name}: {{{key}: ...}}}}" for key in value} if isinstance(value, dict) else {}
+            )
+            keys = {name: f"pd_vllm_args: {{{name}: ...}}", **inner}
+            found |= {key: place for key, place in keys.items() if key.count("_") > 1 and key not in found}
+    key = "sparse_kv_offload_config"
+    return {**found, key: f"decode_vllm_args: {{additional_config: {{{key}: ...}}}}"}
+
+
+_WITHOUT_PREFIX = _without_prefix()
+
+
+def lacks_prefix(name: str) -> bool:
+    """Whether a name would be ours with a prefix, or in a mapping of ours. One that another variable uses is not meant
+    so.
+    """
+    return _plain(name) in _WITHOUT_PREFIX and not name.startswith(OWN_PREFIXES)
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "_")
 
 
 @lru_cache(maxsize=4096)  # every host has the same names
@@ -444,8 +483,11 @@ def _meant_by(name: str) -> str | None:
     ``pd_`` is too short for the latter: a ``pod_devices`` is somebody else's. ``dp_`` is taken for it before several
     words only, and not before a port: data parallelism has names such as ``dp_address`` and ``dp_master_port``.
     """
-    if same := _BY_LETTERS.get(_letters(name)):
+    if same := _BY_LETTERS.get(_letters(name)) or _WITHOUT_PREFIX.get(_plain(name)):
         return same
+    if name.startswith("memcache_") and _OUR_WORDS.intersection(name.split("_")):
+        longer = [each for each in _KNOWN if each.startswith(f"{name}_")]
+        return longer[0] if len(longer) == 1 else None
     prefix, _sep, rest = name.lower().partition("_")
     if prefix == "dp" and f"pd_{rest}" in VARIABLES and "_" in rest and not rest.endswith("_port"):
         return f"pd_{rest}"
@@ -461,7 +503,7 @@ def unknown_names(names: Iterable[str]) -> list[tuple[str, str | None]]:
         own = name.startswith(OWN_PREFIXES)
         near = difflib.get_close_matches(name, _KNOWN, n=1, cutoff=0.6 if own else _ALIKE)
         meant = _meant_by(name) or (near[0] if near else None)
-        if name.startswith("dp_") and meant in given:
+        if (name.startswith("dp_") or lacks_prefix(name)) and meant in given:
             continue  # something else
         if own or meant:
             result.append((name, meant))

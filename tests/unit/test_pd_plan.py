@@ -219,6 +219,19 @@ def test_two_names_of_one_machine_are_told_before_any_is_contacted(tmp_path: Pat
     assert ("p1 and d1 are one machine: both have ansible_host 192.0.2.1" in run.stdout) == one
 
 
+def test_a_name_without_its_prefix_is_told_unless_another_variable_uses_it(tmp_path: Path) -> None:
+    stated = "vllm_args: {max_num_seqs: 2}\n    max_model_len: 65536\n    topk_buffer_size: 8192\n    env: lab\n"
+    stated += "    pd_topk_buffer_size: '{{ topk_buffer_size }}'\n    length: '{{ max_model_len * 2 }}'\n"
+    run = run_playbook(
+        tmp_path, ROOT / "playbooks" / "plan.yml", INVENTORY.replace("pd_nic:", f"{stated}    pd_nic:", 1)
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    told = [line for line in run.stdout.splitlines() if "no variable is called" in line]
+    assert [" ".join(line.split()) for line in told] == [
+        "warning unknown-variable cluster no variable is called vllm_args (on 2 hosts: p1, d1)"
+    ]
+
+
 @pytest.mark.parametrize("columns", ["80", "130"])
 def test_the_table_is_as_wide_as_the_terminal(tmp_path: Path, columns: str) -> None:
     run = run_playbook(tmp_path, ROOT / "playbooks" / "plan.yml", INVENTORY, columns=columns)

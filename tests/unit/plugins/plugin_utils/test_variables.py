@@ -56,7 +56,29 @@ def test_role_variables_exist_for_every_role() -> None:
         ("_pd_log_dir", "pd_log_dir"),
         ("dp_log_dir", "pd_log_dir"),
         ("decodePort", "decode_port"),
+        # the prefix is missing
+        ("vllm_args", "pd_vllm_args"),
+        ("topk_buffer_size", "pd_topk_buffer_size"),
+        ("dram_size_per_dp_GB", "pd_dram_size_per_dp_gb"),
+        ("kv_transfer_config", "pd_kv_transfer_config"),
+        ("kv_port", "prefill_kv_port or decode_kv_port"),
+        ("dram_size", "memcache_dram_size"),
+        ("memcache_dram", "memcache_dram_size"),
+        ("tensor_parallel_size", "prefill_parallel or decode_parallel"),
+        ("gpu-memory-utilization", "pd_vllm_args: {gpu_memory_utilization: ...}"),
+        ("num_speculative_tokens", "pd_vllm_args: {speculative_config: {num_speculative_tokens: ...}}"),
+        ("sparse_kv_offload_config", "decode_vllm_args: {additional_config: {sparse_kv_offload_config: ...}}"),
         # somebody else's
+        ("env", None),
+        ("port", None),
+        ("nic", None),
+        ("devices", None),
+        ("parallel", None),
+        ("seed", None),
+        ("block_size", None),
+        ("image_size", None),
+        ("http_host", None),
+        ("memcache_port", None),
         ("dp_model_path", None),  # beside pd_model_path
         ("dp_address", None),
         ("dp_master_port", None),
@@ -87,6 +109,10 @@ def test_role_variables_exist_for_every_role() -> None:
 def test_names_that_look_like_ours(name: str, near: str | None) -> None:
     told = near or name.startswith(("pd_", "prefill_", "decode_"))
     assert unknown_names([name, "pd_model_path", "memcache_repo", "ansible_host"]) == ([(name, near)] if told else [])
+
+
+def test_what_is_stated_under_our_name_is_a_name_of_the_users_without_a_prefix() -> None:
+    assert unknown_names(["vllm_args", "pd_vllm_args"]) == []
 
 
 def defaults(role: Path) -> set[str]:
