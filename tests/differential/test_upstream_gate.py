@@ -27,6 +27,7 @@ from typing import Any
 import pytest
 from ansible_collections.vllm_ascend.pd_serving.plugins.module_utils import _sizing
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import rules
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.rules.arguments import QUANTIZATIONS
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.rules.env import names_read
 from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.clusters import cluster
 
@@ -416,3 +417,20 @@ def test_variables_that_upstream_reads_are_known(upstream: Callable[[str], ast.M
     names = {key.value for key in table.keys if isinstance(key, ast.Constant) and str(key.value).startswith("VLLM_")}
     assert "VLLM_ASCEND_ENABLE_FLASHCOMM1" in names
     assert not names - names_read()
+
+
+def test_quantizations_are_those_that_upstream_runs(upstream: Callable[[str], ast.Module]) -> None:
+    """The list in platform.py, with the names in it from utils.py."""
+    constants = {
+        ast.unparse(node.targets[0]): node.value.value
+        for node in upstream("vllm_ascend/utils.py").body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+    }
+    [methods] = [
+        node.value
+        for node in ast.walk(upstream("vllm_ascend/platform.py"))
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "supported_quantization"
+    ]
+    assert isinstance(methods, ast.List)
+    names = [one.value if isinstance(one, ast.Constant) else constants[ast.unparse(one)] for one in methods.elts]
+    assert sorted(names) == sorted(QUANTIZATIONS)

@@ -240,7 +240,7 @@ LATER_QUANTIZATIONS = ("modelopt_mxfp8", "mxfp8")
     ERROR,
     "no such quantization on Ascend",
     per="service",
-    source="vllm-ascend platform.py supported_quantization; vLLM ModelConfig._verify_quantization",
+    source="vllm-ascend platform.py NPUPlatform (supported_quantization); vLLM ModelConfig._verify_quantization",
 )
 def quantizations(ctx: Context, engine: Engine) -> Iterator[Problem]:
     """Of vLLM's methods vllm-ascend runs a few, and adds its own, ascend (weights of msModelSlim). Everything else ends

@@ -5,17 +5,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils import rules
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.option_configs import option_configs
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.options import option_table, versions
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.profiles import PROFILES
-from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.clusters import cluster
-from ansible_collections.vllm_ascend.pd_serving.tests.unit.plugins.plugin_utils.rules.examples import arg
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -111,38 +110,63 @@ def _lists(data: Any) -> list[list[Any]]:
     return [*([data] if isinstance(data, list) else []), *(found for one in inner for found in _lists(one))]
 
 
-def told(change: Any, rule: str, **versions_of: str) -> list[tuple[str, str, str, str]]:
-    plan, facts = cluster("sparse")
-    change(plan, facts)
-    plan["versions"].update(versions_of)
-    findings = rules.judge(plan, facts, {rule: rules.RULES[rule]}).findings
-    return [(one.severity, one.found, one.right, one.mend) for one in findings]
+#: Sources in the way of vLLM's: aliases across modules, choices in choices, enumerations by name and by value.
+SOURCES = {
+    "vllm/words.py": 'Few = Literal["a", "b"]\nMany = Literal[Few, "c"]',
+    "vllm/config/one.py": """
+from vllm.words import Many as Words
+class Mode(enum.IntEnum):
+    OFF = 0
+    ON = 1
+class Kind(str, enum.Enum):
+    LEFT = "left"
+@config
+class Inner:
+    deep: int = 0
+@config(config=ConfigDict(arbitrary_types_allowed=True))
+class One:
+    words: Words | None = None
+    open: Words | str = "a"
+    mode: Mode = Mode.ON
+    kind: Kind = Kind.LEFT
+    inner: "Inner | dict[str, Any] | None" = None
+    shared: ClassVar[int] = 1
+    made: str = field(default=None, init=False)
+    @field_validator("mode", mode="before")
+    def read(cls, value):
+        return None if value.lower() == "auto" else Mode[value.upper()]
+class Plain:
+    no_field: int
+""",
+    "vllm/engine/arg_utils.py": """
+from vllm.config.one import Inner, One, Plain
+class EngineArgs:
+    model: str = ""
+    kv_transfer_config: Inner | None = None
+    one_config: One = None
+    spec_config: dict[str, Any] | None = None
+    plain: Plain = None
+    def create_spec_config(self) -> Inner | None: ...
+""",
+}
 
 
-def test_a_release_that_is_not_known_is_warned_of() -> None:
-    """What it takes may be more than what an older one took."""
-    for key, rule in (("metod", "PD-ARG-006"), ("method", "PD-ARG-007")):
-        change = arg("decode", f"speculative-config/{key}", "mtpp")
-        assert [one[0] for one in told(change, rule)] == ["error"]
-        assert [one[0] for one in told(change, rule, vllm="0.99.0")] == ["warning"]
-    change = arg("decode", "quantization", "mxfp8")
-    assert [one[0] for one in told(change, "PD-ARG-008")] == ["error"]
-    assert told(change, "PD-ARG-008", vllm_ascend="0.27.0rc1") == []
-    change = arg("decode", "quantization", "mxfp9")
-    assert [one[::2] for one in told(change, "PD-ARG-008", vllm_ascend="0.27.0")] == [("warning", "mxfp8")]
-
-
-def test_a_key_whose_right_spelling_stands_beside_it_goes() -> None:
-    [(_severity, _found, right, mend)] = told(arg("decode", "speculative-config/metod", "x"), "PD-ARG-006")
-    assert (right, mend.startswith("remove metod in ")) == ("method", True)
-    [(_severity, _found, right, mend)] = told(arg("decode", "speculative-config", {"metod": "x"}), "PD-ARG-006")
-    assert (right, mend.startswith("mend the key in ")) == ("method", True)
-
-
-def test_what_leaves_an_option_out_is_no_mistake() -> None:
-    for nothing in ("None", ""):
-        assert told(arg("decode", "speculative-config", nothing), "PD-ARG-006") == []
-        assert told(arg("decode", "quantization", nothing), "PD-ARG-008") == []
-    # numbers such as 80m, which JSON does not know and vLLM 0.27 reads
-    assert told(arg("decode", "kv-events-config", '{"hwm": 80m}'), "PD-ARG-006") == []
-    assert told(arg("decode", "quantization", "Compressed-Tensors"), "PD-ARG-008") == []
+def test_the_tool_reads_sources(tmp_path: Path) -> None:
+    for name, text in SOURCES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    command = [sys.executable, str(ROOT / "tools" / "vllm_configs"), "1.0", str(tmp_path)]
+    assert json.loads(subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout) == {
+        "vllm": "1.0",
+        "options": {"one-config": "One", "spec-config": "Inner"},
+        "classes": {
+            "Inner": {"deep": None},
+            "One": {
+                "words": ["a", "b", "c"],
+                "open": None,
+                "mode": {"any_case": ["OFF", "ON", 0, 1, "auto"]},
+                "kind": ["left"],
+                "inner": "Inner",
+            },
+        },
+    }
