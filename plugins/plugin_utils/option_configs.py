@@ -22,12 +22,11 @@ _DATA = Path(__file__).parent / "data"
 
 @dataclass(frozen=True)
 class Entry:
-    """One key of a configuration, known or not, with what stands beside it."""
+    """One key of a configuration, known or not."""
 
     path: tuple[str, ...]
     value: Any
     fields: Mapping[str, Any]  # of its configuration -> None, choices, or the configuration inside
-    beside: Mapping[str, Any]
 
     @property
     def key(self) -> str:
@@ -79,7 +78,7 @@ class OptionConfigs:
     def _entries(self, name: str, value: Any, above: tuple[str, ...]) -> Iterator[Entry]:
         fields = self._classes[name]
         for key, inner in value.items() if isinstance(value, Mapping) else ():
-            entry = Entry((*above, str(key)), inner, fields, value)
+            entry = Entry((*above, str(key)), inner, fields)
             yield entry
             if isinstance(fields.get(entry.key), str):
                 yield from self._entries(fields[entry.key], inner, entry.path)

@@ -202,7 +202,8 @@ def option_keys(ctx: Context, engine: Engine) -> Iterator[Problem]:
         for key, near in unknown_keys([] if entry.known else [entry.key], entry.fields):
             where, path = engine.place(name, *entry.path), ".".join(entry.path)
             right = near or f"one of {', '.join(entry.fields)}"
-            mend = f"remove {key} in {where}" if near in entry.beside else f"mend the key in {where}"
+            stated = engine.stated_in(".".join((name, *entry.path[:-1], right)), default="")
+            mend = f"remove {key} in {where}: {right} stands in {stated}" if stated else f"mend the key in {where}"
             yield Problem(f"{name}: vLLM {configs.version} has no {path}", right, mend, severity=severity)
 
 
