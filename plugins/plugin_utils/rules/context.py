@@ -598,17 +598,22 @@ class Context:
         return self._sizes[key]
 
     def right_dram(self, engine: Engine) -> int | None:
-        """The ``dram_size_per_dp_GB`` that keeps every bound at once: what ``auto`` takes, with
-        kv-cache-memory-bytes left to the plan too. ``None``: there is none, or it is not known.
+        """The ``dram_size_per_dp_GB`` that keeps every bound at once. ``None``: there is none, or it is not known."""
+        right, limit = self.wanted_dram(engine), self.sizing(engine).bounds.host_limit_gib
+        return None if right is None or (limit is not None and right > limit) else right
+
+    def wanted_dram(self, engine: Engine, max_num_seqs: int | None = None) -> int | None:
+        """What ``auto`` takes for so many requests, else those of the engine, with kv-cache-memory-bytes left to the
+        plan too, whether the host has it or not.
         """
         sizing = self.sizing(engine)
         if not engine.offloads or sizing.bounds.capacity_gib is None:
             return None
-        if engine.args.get("kv-cache-memory-bytes") != sizing.recommended.kv_cache_memory_bytes:
-            stated = self.sizing_input(engine)
+        pinned = engine.args.get("kv-cache-memory-bytes") == sizing.recommended.kv_cache_memory_bytes
+        if max_num_seqs is not None or not pinned:
+            stated = replace(self.sizing_input(engine), max_num_seqs=max_num_seqs or engine.max_num_seqs)
             sizing = size(replace(stated, kv_cache_memory_bytes=None, pin_kv_cache=True, dram_size_per_dp_gib=None))
-        right, limit = sizing.recommended.dram_size_per_dp_GB, sizing.bounds.host_limit_gib
-        return None if right is None or (limit is not None and right > limit) else right
+        return sizing.recommended.dram_size_per_dp_GB
 
     def _hbm_bytes(self, host: str) -> int | None:
         try:

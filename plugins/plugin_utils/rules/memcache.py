@@ -14,7 +14,7 @@ from ..findings import ERROR, INFO, WARNING, as_counted
 from ..memcache import HCOM_PROTOCOLS, HCOM_URL, LOCAL_FILE, META_FILE, MOST_RANKS, WORLD_SIZE, hcom_place
 from .context import UNKNOWN, Context, Engine, Missing, known, numbers, parse_size
 from .keys import unknown_keys
-from .memory import overfull, right_memcache
+from .memory import one_request, overfull, right_memcache
 from .registry import REPORT, Problem, rule
 from .versions import driver_told
 
@@ -399,10 +399,8 @@ def pool_holds_request(ctx: Context, engine: Engine) -> Iterator[Problem]:
     if per_rank is None:
         raise Missing(f"MemCache dram of {engine.name} is not known")
     ranks = sum(len(one.devices) for one in ctx.engines if one.uses_memcache)
-    sizing = ctx.sizing(engine)
-    need = ctx.model_length(engine) * sizing.pool_bytes_per_token
+    need, right = one_request(ctx, engine)
     if ranks and ranks * per_rank * GIB < need:  # no rank: no chips, which the planner tells
-        right = -(-need // (ranks * GIB))
         yield Problem(
             f"{ranks} x {per_rank} GiB, one request {need / GIB:.1f} GiB", f"{right}G", "memcache_dram_size: auto"
         )

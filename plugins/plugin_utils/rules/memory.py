@@ -43,7 +43,7 @@ def enough(ctx: Context, host: str) -> tuple[list[str], int]:
     settings, need = [], 0
     for engine in ctx.on(host):
         if engine.offloads:
-            pool, right = ctx.sizing(engine).host_pool_bytes or 0, ctx.right_dram(engine)
+            pool, right = ctx.sizing(engine).host_pool_bytes or 0, ctx.wanted_dram(engine)
             if right and right * GIB < pool:
                 settings.append(f"dram_size_per_dp_GB {right}")
                 if pinned_beyond_need(ctx, engine):
@@ -65,6 +65,31 @@ def right_memcache(ctx: Context, engine: Engine) -> int | None:
         return ctx.sizing(engine).recommended.memcache_dram_gib_per_rank
     except Missing:
         return None
+
+
+def one_request(ctx: Context, engine: Engine) -> tuple[int, int]:
+    """Bytes that one prompt of max-model-len takes in MemCache's pool, and the GiB of each rank that hold it."""
+    ranks = sum(len(one.devices) for one in ctx.engines if one.uses_memcache)
+    need = ctx.model_length(engine) * ctx.sizing(engine).pool_bytes_per_token
+    return need, -(-need // (max(ranks, 1) * GIB))
+
+
+def right_memory(ctx: Context, host: str, limit: int) -> str:
+    """What fits into so many bytes: other sizes, else fewer requests, else a smaller pool; else what it would take."""
+    settings, least = enough(ctx, host)
+    if settings and least <= limit:
+        return ", ".join(settings)
+    offloading = [engine for engine in ctx.on(host) if engine.offloads]
+    sharing = [engine for engine in ctx.on(host) if engine.uses_memcache]
+    if len(offloading) == 1 and not sharing and (most := ctx.sizing(offloading[0]).recommended.max_num_seqs):
+        stated = ctx.offload_gib(offloading[0]) != ctx.sizing(offloading[0]).bounds.capacity_gib
+        size = f", dram_size_per_dp_GB {ctx.wanted_dram(offloading[0], most)}" if stated else ""
+        return f"max-num-seqs {most}{size}"
+    if len(sharing) == 1 and not offloading:
+        share = limit // (len(sharing[0].devices) * GIB)
+        if share >= one_request(ctx, sharing[0])[1]:
+            return f"memcache_dram_size {share}G"
+    return ", ".join([*settings, f"{gib(least + HOST_RESERVE_BYTES)} available"])
 
 
 def overfull(ctx: Context, host: str) -> bool:
@@ -95,15 +120,10 @@ def host_memory(ctx: Context, host: str) -> Iterator[Problem]:
     pools = host_pools(ctx, host)
     need, usable = sum(pool[1] for pool in pools), ctx.usable_memory(host)
     if pools and need + HOST_RESERVE_BYTES > usable:
-        limit = max(0, usable - HOST_RESERVE_BYTES)
         pinned = "pd_kv_cache_memory_bytes, " if any(pinned_beyond_need(ctx, engine) for engine in ctx.on(host)) else ""
-        settings, least = enough(ctx, host)
-        right = ", ".join(settings) if settings and least <= limit else f"at most {gib(limit)}"
-        if least > limit and len(pools) == 1 and (most := ctx.sizing(ctx.on(host)[0]).recommended.max_num_seqs):
-            right = f"max-num-seqs {most}"
         yield Problem(
             f"{gib(need)} ({'; '.join(pool[0] for pool in pools)}) of {gib(usable)}",
-            right,
+            right_memory(ctx, host, max(0, usable - HOST_RESERVE_BYTES)),
             f"lower {pinned}pd_dram_size_per_dp_gb, memcache_dram_size or max-num-seqs, or free memory",
         )
 

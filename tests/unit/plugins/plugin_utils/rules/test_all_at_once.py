@@ -687,3 +687,55 @@ def test_what_a_step_holds_has_one_right(host: str) -> None:
     findings = judged({host: {"pd_vllm_args": {"max-num-seqs": 4096}}}).findings
     steps = {(one.rule, one.right) for one in findings if one.host == "d1" and "batched-tokens" in one.found}
     assert steps == {("PD-ARG-002", "max-num-batched-tokens 16384 or more")}
+
+
+# ---- a host that has too little memory ----
+
+
+def tight(host: str, have_gib: float, stated: dict[str, Any]) -> list[Finding]:
+    """What is told above a note of a host with so much memory, all of it available."""
+    plan, facts = planned({host: stated})
+    assert facts is not None
+    facts[host]["host"]["memory"].update(total_bytes=int(have_gib * 2**30), available_bytes=int(have_gib * 2**30))
+    return [one for one in rules.judge(plan, facts).findings if one.severity in ("error", "warning")]
+
+
+@pytest.mark.parametrize(
+    ("host", "have_gib", "stated", "right"),
+    [
+        *(("d1", have, {}, f"max-num-seqs {most}") for have, most in ((67, 3), (60, 3), (50, 2), (42, 1))),
+        *(("d1", have, {}, "68.0 GiB available") for have in (40, 33, 20)),
+        ("d1", 60, {DRAM: 4000}, "max-num-seqs 3, dram_size_per_dp_GB 27"),
+        ("d1", 40, {DRAM: 4000}, "dram_size_per_dp_GB 36, 68.0 GiB available"),
+        ("d1", 100, {DRAM: 4000}, "dram_size_per_dp_GB 36"),
+        ("p1", 150, {MEMCACHE: "10G"}, "memcache_dram_size 3G"),
+        ("p1", 80, {MEMCACHE: "10G"}, "memcache_dram_size 3G"),
+        ("p1", 70, {MEMCACHE: "10G"}, "memcache_dram_size 2G"),
+        ("p1", 60, {MEMCACHE: "auto"}, "memcache_dram_size 1G"),
+        ("p1", 40, {MEMCACHE: "10G"}, "memcache_dram_size 3G, 80.0 GiB available"),
+    ],
+)
+def test_what_a_tight_host_is_told_is_right_once_it_is_done(
+    host: str, have_gib: float, stated: dict[str, Any], right: str
+) -> None:
+    told_of = {one.rule: one.right for one in tight(host, have_gib, stated)}
+    assert told_of["PD-MEM-001"] == right
+    assert set(told_of) <= {"PD-MEM-001", "PD-SPARSE-013"}
+    done = dict(stated)
+    for part in right.split(", "):
+        name, value = part.rsplit(" ", 1)
+        if value == "available":
+            have_gib = float(name.removesuffix(" GiB"))
+        elif name == "max-num-seqs":
+            done["decode_vllm_args"] = {name: int(value)}
+        else:
+            done[{"dram_size_per_dp_GB": DRAM}.get(name, name)] = value
+    assert tight(host, have_gib, done) == []
+
+
+@pytest.mark.parametrize("size", ["80G", "85G", "86G", "100G"])
+def test_no_more_shared_memory_is_asked_for_than_the_host_has(size: str) -> None:
+    asked = [one for one in judged({"p1": {MEMCACHE: size}}).findings if one.rule == "PD-MMC-005"]
+    whole = re.search(r"size=([0-9]+)G", asked[0].mend) if asked else None
+    assert whole is None or int(whole.group(1)) + 32 <= 1400
+    assert bool(asked) == (size in ("80G", "85G"))
