@@ -29,6 +29,7 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.ports impor
     OFFLOAD_STORE,
     PortBook,
     PortRange,
+    set_by,
 )
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.profiles import Profile
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.settings import Report, Settings
@@ -89,11 +90,12 @@ class Allocation:
 
     def _note(self, host: str, first: int, last: int, owner: str, purpose: str, bind: str, fixed: bool = True) -> None:
         if last > LAST_PORT:
+            roles = {engine.name: engine.role for instance in self.instances for engine in instance.engines}
             self.report.add(
                 "port-range",
                 f"{owner} ({purpose}) would reach port {last}",
-                f"at most {LAST_PORT}",
-                "lower the base port",
+                f"from {LAST_PORT - (last - first)} or below",
+                f"lower {' or '.join(set_by(purpose, roles.get(owner))) or 'the first port'}",
                 host,
             )
         self.book.note(PortRange(host, first, min(last, LAST_PORT), owner, purpose, bind, fixed))

@@ -28,6 +28,26 @@ MEMFABRIC_STORE_PORT = 8500
 #: Workers of a MemFabric connector choose from here upwards (MF_CONFIG_STORE_PORT_START of memfabric_hybrid 1.2).
 MEMFABRIC_FIRST_PORT = 9000
 
+#: How the purpose of a port begins -> the variable that states it.
+SET_BY = {
+    "HTTP": "{role}_port",
+    KV_CONTROL: "{role}_kv_port",
+    "data-parallel rendezvous": "pd_data_parallel_rpc_port",
+    "rendezvous of hosts": "pd_master_port",
+    "HCCL": "pd_hccl_if_base_port",
+    "PD proxy": "proxy_port",
+    "MemCache meta service": "memcache_meta_port",
+    "MemCache config store": "memcache_config_store_port",
+    "MemCache health": "memcache_metrics_port",
+    HCOM: "memcache_hcom_url",
+}
+
+
+def set_by(purpose: str, role: str | None) -> list[str]:
+    """The variables that state a port of an engine of this role, or of no engine."""
+    names = [name for begins, name in SET_BY.items() if purpose.startswith(begins)]
+    return [name.format(role=role) for name in names if role or "{role}" not in name]
+
 
 @dataclass(frozen=True)
 class PortRange:

@@ -13,13 +13,13 @@ from ..facts import is_unknown
 from ..findings import ERROR, WARNING, as_counted
 from ..ports import (
     EPHEMERAL,
-    HCOM,
     KV_CONTROL,
     KV_NUMBER,
     LAST_PORT,
     MEMFABRIC_FIRST_PORT,
     MEMFABRIC_STORE_PORT,
     OFFLOAD_STORE,
+    set_by,
 )
 from .context import Context, Engine, Missing, covers, known, targets
 from .registry import LEFT_OVER, REPORT, Problem, remove, rule
@@ -27,30 +27,10 @@ from .registry import LEFT_OVER, REPORT, Problem, remove, rule
 KV_PORT_DOC = "vllm-ascend docs/source/tutorials/features/pd_disaggregation_mooncake_multi_node.md"
 
 
-#: How the purpose of a port begins -> the variable that states it.
-SET_BY = {
-    "HTTP": "{role}_port",
-    KV_CONTROL: "{role}_kv_port",
-    "data-parallel rendezvous": "pd_data_parallel_rpc_port",
-    "rendezvous of hosts": "pd_master_port",
-    "HCCL": "pd_hccl_if_base_port",
-    "PD proxy": "proxy_port",
-    "MemCache meta service": "memcache_meta_port",
-    "MemCache config store": "memcache_config_store_port",
-    "MemCache health": "memcache_metrics_port",
-    HCOM: "memcache_hcom_url",
-}
-
-
 def variables(ctx: Context, *ports: Mapping[str, Any]) -> list[str]:
     """The variables behind ports."""
     roles = {engine.name: engine.role for engine in ctx.engines}
-    return [
-        name.format(role=roles.get(port["owner"]))
-        for port in ports
-        for purpose, name in SET_BY.items()
-        if str(port["purpose"]).startswith(purpose) and ("{role}" not in name or port["owner"] in roles)
-    ]
+    return [name for port in ports for name in set_by(str(port["purpose"]), roles.get(port["owner"]))]
 
 
 def set_another(ctx: Context, *ports: Mapping[str, Any], to: str = "") -> str:

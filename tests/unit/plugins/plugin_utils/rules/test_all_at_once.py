@@ -739,3 +739,18 @@ def test_no_more_shared_memory_is_asked_for_than_the_host_has(size: str) -> None
     whole = re.search(r"size=([0-9]+)G", asked[0].mend) if asked else None
     assert whole is None or int(whole.group(1)) + 32 <= 1400
     assert bool(asked) == (size in ("80G", "85G"))
+
+
+@pytest.mark.parametrize(
+    ("mistake", "right", "mend"),
+    [
+        ({"d1": {"decode_kv_port": 65530}}, "from 65520 or below", "lower decode_kv_port"),
+        ({"p1": {"prefill_port": 65536}}, "from 65535 or below", "lower prefill_port"),
+        ({"all": {"proxy_port": 70000}}, "from 65535 or below", "lower proxy_port"),
+    ],
+)
+def test_a_port_beyond_the_last_is_told_with_the_variable_that_moves_it(
+    mistake: dict[str, Any], right: str, mend: str
+) -> None:
+    findings = [one for one in judged(mistake).findings if one.severity == "error"]
+    assert [(one.rule, one.right, one.mend) for one in findings] == [("port-range", right, mend)]
