@@ -422,7 +422,7 @@ def test_variables_that_upstream_reads_are_known(upstream: Callable[[str], ast.M
 def test_quantizations_are_those_that_upstream_runs(upstream: Callable[[str], ast.Module]) -> None:
     """The list in platform.py, with the names in it from utils.py."""
     constants = {
-        ast.unparse(node.targets[0]): node.value.value
+        ast.unparse(node.targets[0]): str(node.value.value)
         for node in upstream("vllm_ascend/utils.py").body
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
     }
@@ -432,5 +432,5 @@ def test_quantizations_are_those_that_upstream_runs(upstream: Callable[[str], as
         if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "supported_quantization"
     ]
     assert isinstance(methods, ast.List)
-    names = [one.value if isinstance(one, ast.Constant) else constants[ast.unparse(one)] for one in methods.elts]
+    names = [str(one.value) if isinstance(one, ast.Constant) else constants[ast.unparse(one)] for one in methods.elts]
     assert sorted(names) == sorted(QUANTIZATIONS)
