@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from ...module_utils._sizing_gate import GIB
 from ...module_utils._sizing_input import HOST_RESERVE_BYTES
@@ -85,9 +86,9 @@ def right_memory(ctx: Context, host: str, limit: int) -> str:
         stated = ctx.offload_gib(offloading[0]) != ctx.sizing(offloading[0]).bounds.capacity_gib
         size = f", dram_size_per_dp_GB {ctx.wanted_dram(offloading[0], most)}" if stated else ""
         return f"max-num-seqs {most}{size}"
-    if len(sharing) == 1 and not offloading:
-        share = limit // (len(sharing[0].devices) * GIB)
-        if share >= one_request(ctx, sharing[0])[1]:
+    with suppress(Missing):  # without the model nobody knows what one request takes
+        share = limit // (len(sharing[0].devices) * GIB) if len(sharing) == 1 and sharing[0].devices else 0
+        if not offloading and share and share >= one_request(ctx, sharing[0])[1]:
             return f"memcache_dram_size {share}G"
     return ", ".join([*settings, f"{gib(least + HOST_RESERVE_BYTES)} available"])
 

@@ -733,6 +733,14 @@ def test_what_a_tight_host_is_told_is_right_once_it_is_done(
     assert tight(host, have_gib, done) == []
 
 
+def test_a_pool_that_does_not_fit_is_told_without_a_model_too() -> None:
+    plan, facts = planned({"p1": {MEMCACHE: "100G"}})
+    assert facts is not None
+    facts["p1"]["model"] = {}
+    found = {one.rule: one.right for one in rules.judge(plan, facts).findings if one.severity == "error"}
+    assert found["PD-MEM-001"] == "1632.0 GiB available"
+
+
 @pytest.mark.parametrize("size", ["80G", "85G", "86G", "100G"])
 def test_no_more_shared_memory_is_asked_for_than_the_host_has(size: str) -> None:
     asked = [one for one in judged({"p1": {MEMCACHE: size}}).findings if one.rule == "PD-MMC-005"]
