@@ -28,6 +28,7 @@ def test_settings(services: list[Service]) -> None:
     for service in services:
         wanted, config = service.planned["container"], service.inspected["HostConfig"]
         assert {
+            "name": service.inspected["Name"].removeprefix("/"),
             "network_mode": config["NetworkMode"],
             "ipc_mode": config["IpcMode"],
             "privileged": config["Privileged"],
