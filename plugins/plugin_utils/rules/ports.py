@@ -461,6 +461,6 @@ def has_ports(ctx: Context, engine: Engine) -> Iterator[Problem]:
             transfer = [port for port in owned if str(port["purpose"]).startswith(KV_CONTROL)]
             # an external rank starts at base + rank x tensor parallel size, so at or above the base
             if not any(int(port["last"]) >= base for port in transfer):
-                where = engine.stated_in("kv-transfer-config", default="")
+                where = engine.stated_in("kv-transfer-config", default="") if ctx.profile == "custom" else ""
                 mend = f"state one kv_port for all connectors in {where}" if where else REPORT
                 yield Problem(f"kv_port {base} of {engine.name} is not in the port table", "listed", mend)

@@ -305,10 +305,14 @@ def pool_holds_workload(ctx: Context, engine: Engine) -> Iterator[Problem]:
     sizing, dram = ctx.sizing(engine), ctx.offload_gib(engine)
     need = sizing.bounds.capacity_gib
     if dram is not None and need is not None and dram < need:
+        most, right = sizing.recommended.max_num_seqs or 0, ctx.right_dram(engine)
+        fewer = right is None and 0 < most < engine.max_num_seqs  # the host does not have what so many need
         yield Problem(
             f"dram_size_per_dp_GB {dram}, need {(sizing.host_need_bytes + sizing.align_bytes) / GIB:.3f} GiB",
-            str(ctx.right_dram(engine) or need),
-            size_by(ctx, engine, "dram_size_per_dp_GB") + ", or lower max-num-seqs",
+            f"max-num-seqs {most}, dram_size_per_dp_GB {ctx.wanted_dram(engine, most)}"
+            if fewer
+            else str(right or need),
+            size_by(ctx, engine, "dram_size_per_dp_GB") + (", and" if fewer else ", or") + " lower max-num-seqs",
         )
     pinned, least = whole(engine.args.get("kv-cache-memory-bytes")), sizing.recommended.kv_cache_memory_bytes
     if pinned is not None and least is not None and pinned < least:
