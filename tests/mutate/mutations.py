@@ -351,4 +351,18 @@ MUTATIONS = (
         "first > last",
         f"{PLANNING}/rules/test_all_at_once.py::test_advice_moves_our_port_to_one_that_is_free",
     ),
+    Mutation(
+        "whatever-is-called-like-ours-is-ours",
+        f"{UTILS}/rules/context.py",
+        "return container in [",
+        'return str(container or "").startswith(containers.OWN) or container in [',
+        f"{PLANNING}/rules/test_all_at_once.py::test_a_service_that_keeps_running_under_the_old_names_is_told",
+    ),
+    Mutation(
+        "more-is-called-right-than-the-host-has",
+        f"{UTILS}/rules/sparse_kv.py",
+        "fewer = right is None and 0 < most < engine.max_num_seqs",
+        "fewer = False",
+        f"{PLANNING}/rules/test_all_at_once.py::test_what_a_tight_host_is_told_is_right_once_it_is_done",
+    ),
 )
