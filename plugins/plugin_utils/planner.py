@@ -22,7 +22,13 @@ from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.cluster imp
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.containers import ENGINE_MOUNTS, SBIN_MOUNT
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.draft import Draft
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.engine_plan import EnginePlanner, UserLayers
-from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.facts import HostFacts, Unknowns, is_unknown, mark
+from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.facts import (
+    HostFacts,
+    Unknowns,
+    find_unknowns,
+    is_unknown,
+    mark,
+)
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.findings import ERROR, INFO, WARNING
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.layers import merge
 from ansible_collections.vllm_ascend.pd_serving.plugins.plugin_utils.memcache import MetaAddress
@@ -371,8 +377,9 @@ def _check_model_path(draft: Draft) -> None:
     path = draft.model_path
     if path.startswith("/") or is_unknown(path):
         return
-    gaps = [gap for gap in draft.unknowns.as_list() if gap["what"] in SIZED_BY]
-    stated = " and ".join(dict.fromkeys(SIZED_BY[gap["what"]] for gap in gaps))
+    marks = {mark(what, instance.engines[0].host): what for what in SIZED_BY for instance in draft.instances}
+    gaps = [marks[one] for sizes in draft.sizes.values() for one in find_unknowns(vars(sizes)) if one in marks]
+    stated = " and ".join(dict.fromkeys(SIZED_BY[what] for what in gaps))
     draft.report.add(
         "model-path",
         f"pd_model_path {path!r} is no folder: "

@@ -60,6 +60,8 @@ def test_a_model_that_is_no_folder_is_an_error_where_sizes_follow_from_it(contac
     found = the(findings, "model-path")
     assert "(pd_dram_size_per_dp_gb and pd_kv_cache_memory_bytes)" in found.found
     assert found.right == "the absolute path of the folder that holds the weights on every host"
+    layout = {"decode_parallel": {"tensor_parallel_size": 64}}
+    assert told(judged(facts, **relative, **layout)) == [("layout", "d1"), ("model-path", "")]
     stated = {"pd_dram_size_per_dp_gb": 36, "pd_kv_cache_memory_bytes": 4 << 30}
     assert the(judged(facts, **relative, **stated), "model-path").severity == "warning"
 

@@ -167,7 +167,7 @@ def test_instance_entries_have_layers_of_their_own() -> None:
         ({"pd_devices": [0, 0]}, "device-list", ["different"]),
         ({"decode_instances": [{"name": "a", "devices": [16]}]}, "device-list", ["[16]"]),
         ({"decode_parallel": {"tensor_parallel_size": 32}}, "layout", ["= 32 chips, but d1 16 = 16"]),
-        ({"decode_kv_port": 65530}, "port-range", ["65535"]),
+        ({"decode_kv_port": 65530}, "port-range", ["65520 or below", "lower decode_kv_port"]),
     ],
 )
 def test_refused_with_what_is_right(variables: dict[str, Any], rule: str | None, words: list[str]) -> None:
