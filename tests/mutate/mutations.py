@@ -365,4 +365,26 @@ MUTATIONS = (
         "fewer = False",
         f"{PLANNING}/rules/test_all_at_once.py::test_what_a_tight_host_is_told_is_right_once_it_is_done",
     ),
+    # ---- one cause, one error ----
+    Mutation(
+        "errors-of-the-planner-can-be-waived",
+        f"{UTILS}/rules/registry.py",
+        "if not reason or _of_the_plan(finding):",
+        "if not reason:",
+        f"{PLANNING}/rules/test_registry.py::test_errors_of_the_planner_stand_whatever_is_waived",
+    ),
+    Mutation(
+        "a-chip-that-is-gone-makes-the-instance-smaller",
+        f"{UTILS}/cluster.py",
+        "if set(chips) <= set(whole):",
+        "if not chips:",
+        f"{PLANNING}/test_one_cause.py::test_a_chip_that_is_gone_is_one_error_at_its_host",
+    ),
+    Mutation(
+        "one-template-ends-the-plan",
+        "plugins/action/pd_plan.py",
+        "if why:\n                failed[host][name] = why",
+        "if why:\n                raise AnsibleError(why)",
+        "tests/unit/test_pd_plan.py::test_templates_that_cannot_be_filled_in_are_findings_among_all_others",
+    ),
 )
