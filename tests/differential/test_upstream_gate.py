@@ -163,6 +163,7 @@ def test_rules_refuse_what_upstream_refuses(upstream: Callable[[str], ast.Module
         instance["parallel"].update(
             prefill_context_parallel_size=pcp, decode_context_parallel_size=dcp, pipeline_parallel_size=pp
         )
+        decode["role"] = "engine"  # at prefill and decode PD-CONN-004 tells a wrong kv_role, offload or not
         # a connector that asks nothing of its own: it is upstream's check of the configuration that is compared
         role = "kv_consumer" if consumer else "kv_producer"
         decode["vllm_args"]["kv-transfer-config"] = {"kv_connector": "Other", "kv_role": role} if transfer else None
