@@ -165,8 +165,9 @@ def _fitted(value: Any, shape: Any, path: str, wrong: list[str]) -> Any:
             return [one if fields is None else {**fields, **one} for one in items if one is not None]
         if len(value) == len(shape) and None not in items:
             return items
-    elif type(value) is shape or (shape is float and type(value) is int):
-        return value
+    elif isinstance(shape, type) and isinstance(value, (int, float) if shape is float else shape):
+        if shape is bool or not isinstance(value, bool):  # which is an int to Python
+            return value
     wrong.append(path)
     return None
 

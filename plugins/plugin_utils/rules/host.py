@@ -34,8 +34,8 @@ UNREACHED = (
     ),
     ("could not resolve|not known", "an address, or a name that resolves", "correct ansible_host of {host}"),
     ("host key", "the host's own key", "compare and renew the key of {host} in known_hosts"),
-    ("", "an answer over SSH", "ansible -m ansible.builtin.ping -i INVENTORY {host}"),
 )
+NO_ANSWER = ("an answer over SSH", "ansible -m ansible.builtin.ping -i INVENTORY {host}")
 
 
 @rule("PD-HOST-001", ERROR, "a host could not be probed", per="host", source="collection")
@@ -46,7 +46,8 @@ def reached(ctx: Context, host: str) -> Iterator[Problem]:
     found = ctx.facts.get(host)
     if not found or found.get("unreachable"):
         reason = str((found or {}).get("unreachable") or "no facts")
-        right, mend = next(rest for pattern, *rest in UNREACHED if re.search(pattern, reason, re.IGNORECASE))
+        known = (rest for pattern, *rest in UNREACHED if re.search(pattern, reason, re.IGNORECASE))
+        right, mend = next(known, NO_ANSWER)
         yield Problem(reason, right, mend.format(host=host))
 
 
