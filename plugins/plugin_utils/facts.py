@@ -165,9 +165,11 @@ def _fitted(value: Any, shape: Any, path: str, wrong: list[str]) -> Any:
             return [one if fields is None else {**fields, **one} for one in items if one is not None]
         if len(value) == len(shape) and None not in items:
             return items
-    elif isinstance(shape, type) and isinstance(value, (int, float) if shape is float else shape):
-        if shape is bool or not isinstance(value, bool):  # which is an int to Python
+    elif isinstance(value, bool):  # an int to Python
+        if shape is bool:
             return value
+    elif isinstance(shape, type) and isinstance(value, (int, float) if shape is float else shape):
+        return value
     wrong.append(path)
     return None
 
