@@ -299,7 +299,7 @@ def _convert(variable: Variable, value: Any) -> Any:
     if kind == "path" and not variable.relative and not str(value).startswith("/"):
         raise ValueError("not a path from the root on")
     if variable.example[0] and not re.fullmatch(variable.example[0], str(value)):
-        raise ValueError("not written so")
+        raise ValueError("not of the form that it has")
     return str(value)
 
 

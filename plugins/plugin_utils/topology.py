@@ -329,9 +329,12 @@ def _sum(instance: Instance) -> str:
         if value > 1 or label == "tensor"
     ]
     chips = [len(member.devices) for member in instance.members]
+    there = f"{instance.hosts[0]} has {chips[0]}"
+    if len(chips) > 1:
+        there = f"{_listing(instance, chips)} = {sum(chips)}"
     return (
         f"{instance.name}: {' x '.join(factors)} parallel = {parallel.chips} chips, "
-        f"{'but' if parallel.chips > sum(chips) else 'and'} {_listing(instance, chips)} = {sum(chips)}"
+        f"{'but' if parallel.chips > sum(chips) else 'and'} {there}"
     )
 
 

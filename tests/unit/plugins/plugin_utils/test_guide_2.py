@@ -109,7 +109,7 @@ def test_container(made: dict[str, Any]) -> None:
 
 def test_one_prefill_host_is_too_few() -> None:
     finding = found(planned(pd_profile="context_parallel"), "layout")
-    assert "tensor 16 x prefill context 2 parallel = 32 chips, but p1 16 = 16" in finding["found"]
+    assert "tensor 16 x prefill context 2 parallel = 32 chips, but p1 has 16" in finding["found"]
 
 
 def test_hosts_of_two_prefill_instances() -> None:

@@ -103,7 +103,7 @@ def test_instances_that_share_hosts_get_whole_ranks() -> None:
 def test_a_sum_counts_what_others_hold() -> None:
     inventory, _ = cluster(1, 0, pd_profile="mooncake", prefill_parallel=sizes(8), decode_parallel=sizes(12))
     made = plan(inventory, {group: ["p1"] for group in ("prefill", "decode", "proxy")})
-    assert "12 chips, but p1 8 = 8 (prefill-p1 holds 8 of p1)" in found(made, "layout")["found"]
+    assert "12 chips, but p1 has 8 (prefill-p1 holds 8 of p1)" in found(made, "layout")["found"]
 
 
 @pytest.mark.parametrize(("stated", "suffix"), [(None, "-openeuler"), ("A3", "-a3-openeuler")])

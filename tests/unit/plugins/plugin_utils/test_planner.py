@@ -166,7 +166,7 @@ def test_instance_entries_have_layers_of_their_own() -> None:
         ({"decode_instances": [{"name": "a", "port": "http"}]}, "instance-entry", ["port of a is no port"]),
         ({"pd_devices": [0, 0]}, "device-list", ["different"]),
         ({"decode_instances": [{"name": "a", "devices": [16]}]}, "device-list", ["[16]"]),
-        ({"decode_parallel": {"tensor_parallel_size": 32}}, "layout", ["= 32 chips, but d1 16 = 16"]),
+        ({"decode_parallel": {"tensor_parallel_size": 32}}, "layout", ["= 32 chips, but d1 has 16"]),
         ({"decode_kv_port": 65530}, "port-range", ["65520 or below", "lower decode_kv_port"]),
     ],
 )

@@ -84,12 +84,12 @@ def test_stated_ranks_per_host() -> None:
         (
             {TP: 16, "prefill_context_parallel_size": 2},
             (16,),
-            "tensor 16 x prefill context 2 parallel = 32 chips, but a 16",
+            "tensor 16 x prefill context 2 parallel = 32 chips, but a has 16",
         ),
-        ({TP: 8, DP: 4}, (16,), "tensor 8 x data 4 parallel = 32 chips, but a 16"),
+        ({TP: 8, DP: 4}, (16,), "tensor 8 x data 4 parallel = 32 chips, but a has 16"),
         ({TP: 8, DP: 5}, (16, 16), "= 40 chips, but a 16 \\+ b 16 = 32"),
         ({TP: 16}, (16, 16), "one rank fits on one host"),
-        ({TP: 16}, (8,), "= 16 chips, but a 8 = 8"),
+        ({TP: 16}, (8,), "= 16 chips, but a has 8"),
         ({DP: 3}, (16,), "16 chips do not divide among .* = 3"),
         # the sum adds up, so what does not is said besides
         ({TP: 6, DP: 5}, (16, 16), r"= 30 chips, and .* = 32; whole ranks of 6 chips fit so: a 2 \+ b 2 = 4"),
