@@ -340,8 +340,8 @@ MUTATIONS = (
     Mutation(
         "facts-of-any-type-are-let-in",
         f"{UTILS}/facts.py",
-        "type(value) is shape or",
-        "isinstance(shape, type) or",
+        " and isinstance(value, (int, float) if shape is float else shape):",
+        ":",
         f"{PLANNING}/rules/test_robust.py::test_what_has_another_type_is_told",
     ),
     Mutation(
