@@ -40,7 +40,6 @@ class UserLayers:
         self._options: dict[tuple[str, str], dict[str, Any]] = {}
         self._stated: dict[tuple[str, str], dict[str, str]] = {}
         self._environment: dict[tuple[str, str], dict[str, Any]] = {}
-        self._stated_env: dict[tuple[str, str], dict[str, str]] = {}
 
     def _layers(self, kind: str, role: str, host: str, instance: str) -> list[tuple[str, Mapping[str, Any]]]:
         settings = self._draft.settings
@@ -70,14 +69,14 @@ class UserLayers:
                 merged.append(without_owned(usable, offload))
             self._options[instance, host] = merge(*merged)
             stated += ((name, {"kv-transfer-config": config}) for name, config in self._draft.kv_layers(role, host))
-            self._stated[instance, host] = stated_in(stated)
+            self._stated.setdefault((instance, host), {}).update(stated_in(stated))
         return self._options[instance, host]
 
     def stated_in(self, role: str, host: str, instance: str) -> dict[str, str]:
         """Path of an option, of a key in it, or of ``env.NAME`` -> the variable that states it."""
         self.options(role, host, instance)
         self.environment(role, host, instance)
-        return self._stated[instance, host] | self._stated_env[instance, host]
+        return self._stated[instance, host]
 
     def _check_options(self, layer: str, options: Mapping[str, Any], role: str, host: str) -> None:
         draft = self._draft
@@ -123,7 +122,7 @@ class UserLayers:
                 stated.append((name, {"env": merged[-1]}))
                 removed |= dict.fromkeys(key for key, value in layer.items() if value is None)
             self._environment[instance, host] = {**removed, **merge(*merged)}
-            self._stated_env[instance, host] = stated_in(stated)
+            self._stated.setdefault((instance, host), {}).update(stated_in(stated))
         return self._environment[instance, host]
 
 

@@ -76,7 +76,7 @@ class Settings:
         """``failed``: host -> variables that cannot be templated, and why; to all else they are not set."""
         self._inventory = inventory
         self._failed = failed or {}
-        self.report = self._report = report
+        self.report = report
         self._cluster: dict[str, Any] = {}
         self._checked: dict[tuple[str, str], Any] = {}
         self.hosts: list[str] = list(inventory)
@@ -130,14 +130,14 @@ class Settings:
         """Report ``name`` where ``chooser`` asks for it and it is missing, or where nothing reads it."""
         stated, chosen = self.cluster(name) is not None, self.cluster(chooser) == choice
         if chosen and not stated and not self.fails(name):
-            self._report.add(
+            self.report.add(
                 "variable-partner",
                 f"{chooser} is {choice}, but {name} is not set",
                 VARIABLES[name].meaning,
                 f"set {name}, or another {chooser}",
             )
         elif stated and not chosen:
-            self._report.add(
+            self.report.add(
                 "variable-partner",
                 f"{name} is set, but {chooser} is {self.cluster(chooser)}, so nothing reads it",
                 f"{chooser}: {choice}",
@@ -159,7 +159,7 @@ class Settings:
                 f"{some(hosts)}: {'not set' if value is None else mask_credentials(repr(value))}"
                 for value, hosts in sides
             )
-            self._report.add(
+            self.report.add(
                 "variable-differs",
                 f"{name} differs between hosts ({listing})",
                 "one value for the whole cluster",
@@ -174,7 +174,7 @@ class Settings:
         for host in self.hosts:
             for name, why in self._failed.get(host, {}).items():
                 if not name.startswith(others):
-                    self._report.add(
+                    self.report.add(
                         "variable-template",
                         f"{name} cannot be templated: {why}",
                         "a template of which every name is defined on this host",
@@ -196,7 +196,7 @@ class Settings:
         for name, near in unknown_names(seen):
             severity = ERROR if name.startswith((*OWN_PREFIXES, "memcache_")) else WARNING
             for host in seen[name]:
-                self._report.add(
+                self.report.add(
                     "unknown-variable",
                     f"no variable is called {name}",
                     near or "",
@@ -213,13 +213,13 @@ class Settings:
         try:
             typed = _convert(variable, value)
         except ValueError as error:
-            self._report.add(
+            self.report.add(
                 "variable-type", f"{name} is {value!r}: {error}", _expected(variable), f"correct {name}", host
             )
             return None
         if variable.choices and typed not in variable.choices:
             near = difflib.get_close_matches(typed, variable.choices, n=1)
-            self._report.add(
+            self.report.add(
                 "variable-choice",
                 f"{name} is {value!r}",
                 f"one of {', '.join(variable.choices)}",
